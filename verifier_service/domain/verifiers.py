@@ -1,0 +1,120 @@
+"""What a verifier is: one class in one file, declared, versioned, run in a killable child.
+
+A verifier receives one ``CheckInput`` and returns a ``Finding``, or raises a ``VerifierFailure``.
+It never returns a score for something it could not judge.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from verifier_service.domain.errors import Permanent, VerifierFailure
+from verifier_service.domain.evidence import Failure, Finding, Outcome, Tier
+from verifier_service.domain.records import JsonObject, JsonValue, Record
+from verifier_service.domain.trajectories import Turn
+
+Readable = Literal["candidate", "inputs", "reference", "turns", "prompt"]
+
+
+class Params(BaseModel):
+    """Base of a verifier's parameters: enums, numbers and names only, never paths or URLs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Limits(Record):
+    """Bounds of one attempt on one item, enforced from outside the process that runs it."""
+
+    time_s: float = Field(gt=0)
+    memory_mb: int = Field(gt=0)
+    max_batch: int = Field(default=1, ge=1)
+    max_attempts: int = Field(default=3, ge=1)
+
+
+class CheckInput(Record):
+    """The part of a case that a verifier declared it reads; everything else is empty.
+
+    ``candidate`` is the canonical form where ``identify`` made one, else the raw answer.
+    """
+
+    candidate: JsonValue = None
+    inputs: JsonObject = {}
+    reference: JsonObject = {}
+    prompt: str | list[JsonObject] = ""
+    turns: tuple[Turn, ...] = ()
+
+
+class VerifierInfo(Record):
+    """The declaration a ladder author, an operator and the scheduler read.
+
+    ``on_limit``: ``reject`` when hitting a limit is the candidate's own doing (score 0 with the
+    limit named), ``unscored`` otherwise. ``typical_cpu_s`` is the prior of the cost model.
+    ``quantities`` lists what it measures, ``libraries`` the distributions whose versions key a check.
+    """
+
+    name: str
+    version: str
+    tier: Tier
+    summary: str
+    reads: frozenset[Readable] = frozenset({"candidate"})
+    on_limit: Literal["reject", "unscored"] = "unscored"
+    deterministic: bool = True
+    libraries: tuple[str, ...] = ()
+    quantities: tuple[str, ...] = ()
+    limits: Limits
+    typical_cpu_s: float = 0.001
+    typical_human_s: float = 0.0
+    external: bool = False
+
+
+class Verifier(ABC):
+    """Base of every verifier. Heavy imports belong inside ``verify``."""
+
+    info: ClassVar[VerifierInfo]
+    params_model: ClassVar[type[Params]] = Params
+
+    def unavailable(self) -> str | None:
+        """Return why this verifier cannot run here (a missing extra, say), or ``None``."""
+        return None
+
+    def warm(self) -> None:
+        """Import and prepare once per child process, before the first deadline runs."""
+        return None
+
+    @abstractmethod
+    def verify(self, item: CheckInput, params: Params) -> Finding:
+        """Judge one item. Raises ``VerifierFailure`` when no judgement was possible."""
+
+    def verify_batch(self, items: Sequence[CheckInput], params: Params) -> Iterator[Outcome]:
+        """Yield one outcome per item, in order and lazily: the item not yet yielded is the one
+        executing, and takes the blame if the process dies."""
+        for item in items:
+            yield self.attempt(item, params)
+
+    def attempt(self, item: CheckInput, params: Params) -> Outcome:
+        """``verify`` as a value: the one place where a raised failure becomes a record."""
+        try:
+            return self.verify(item, params)
+        except VerifierFailure as failure:
+            return as_failure(failure)
+        except MemoryError:
+            return Failure(kind="resource", code="memory_limit", message="out of memory")
+        except Exception as error:  # noqa: BLE001 - the boundary where foreign errors become failures
+            unexpected = f"{type(error).__name__}: {error}"[:500]
+            return as_failure(Permanent("verifier_error", f"unexpected error: {unexpected}"))
+
+
+def as_failure(failure: VerifierFailure) -> Failure:
+    """Turn a raised failure into the record that is stored."""
+    return Failure.model_validate(
+        {
+            "kind": failure.kind,
+            "code": failure.code,
+            "message": failure.message,
+            "retryable": failure.retryable,
+        }
+    )
