@@ -1,0 +1,122 @@
+"""A case: one trajectory's candidate with its demands, evidence and standing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from verifier_service.domain.checks import DemandView
+from verifier_service.domain.evidence import Evidence, Tier, Verdict
+from verifier_service.domain.ladders import Ladder, Role
+from verifier_service.domain.records import JsonObject, JsonValue
+from verifier_service.domain.states import LIVE_CHECKS, DemandState, RewardStatus
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewTrajectory:
+    """A trajectory to store. ``body`` is the JSON text of problem, turns and metadata."""
+
+    id: str
+    content: str  # digest of the submission without its id
+    group: str | None
+    group_size: int | None
+    policy_version: str | None
+    ladder: str
+    ladder_version: int
+    subject: str  # raw digest of the answer
+    turns_digest: str
+    n_turns: int
+    finished: bool
+    has_answer: bool
+    body: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Body:
+    """The stored text of a trajectory, parsed."""
+
+    problem_prompt: str | list[JsonObject]
+    inputs: JsonObject
+    reference: JsonObject
+    turns: list[JsonObject]
+    answer: JsonValue
+    metadata: JsonObject
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Standing:
+    """The trajectory's row without its body."""
+
+    pk: int
+    project: str
+    run: str
+    id: str
+    content: str
+    multiplicity: int
+    group: str | None
+    group_size: int | None
+    policy_version: str | None
+    ladder: str
+    ladder_version: int
+    subject: str  # raw digest until identified, then the candidate digest
+    canonical: str | None
+    identified: bool
+    turns_digest: str
+    n_turns: int
+    finished: bool
+    cancelled: bool
+    needs_decision: bool
+    status: RewardStatus | None
+    reward: float | None
+    revision: int
+    seq: int | None
+    fingerprint: str | None
+    met: int  # see ``met_rank``
+    created_at: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    """What advance, decide and settle look at."""
+
+    standing: Standing
+    ladder: Ladder
+    demands: tuple[DemandView, ...]
+
+    def of_role(self, *roles: Role) -> Iterator[DemandView]:
+        """Demands with one of ``roles``, in climbing order."""
+        return (demand for demand in self.demands if demand.role in roles)
+
+    def at(self, path: str) -> DemandView | None:
+        """The demand that still stands for one rung, if any."""
+        found = [demand for demand in self.demands if demand.path == path]
+        standing = [demand for demand in found if demand.state is not DemandState.WITHDRAWN]
+        return standing[-1] if standing else None
+
+    def evidence(self, demand: DemandView) -> Evidence | None:
+        """Evidence of a satisfied demand, ``None`` while there is none."""
+        if demand.state is not DemandState.SATISFIED or demand.check is None:
+            return None
+        return demand.check.evidence
+
+    def live(self, *, up_to: Tier = Tier.LAB) -> bool:
+        """Whether any check at or below ``up_to`` is queued, running or waiting."""
+        return any(
+            demand.state is DemandState.REQUESTED
+            and demand.check is not None
+            and demand.check.state in LIVE_CHECKS
+            and demand.tier.rank <= up_to.rank
+            for demand in self.demands
+        )
+
+    def held(self) -> bool:
+        """Whether the policy keeps a demand back for later."""
+        return any(demand.state is DemandState.HELD for demand in self.demands)
+
+    def gate_rejection(self, role: Role) -> Evidence | None:
+        """The first rejecting gate of that role."""
+        for demand in self.of_role(role):
+            evidence = self.evidence(demand)
+            if evidence is not None and evidence.verdict is Verdict.REJECT:
+                return evidence
+        return None

@@ -1,0 +1,61 @@
+"""Content addresses: canonical JSON, SHA-256, and the keys of checks."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+from verifier_service.domain.records import JsonValue
+
+DIGEST_CHARS = 40
+
+
+def canonical_json(value: object) -> str:
+    """JSON with sorted keys and no spaces; equal values give equal text. Refuses NaN and Infinity."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def digest(*parts: str) -> str:
+    """Hex SHA-256 over length-prefixed parts, cut to 160 bits."""
+    hasher = hashlib.sha256()
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
+        hasher.update(len(data).to_bytes(8, "big"))
+        hasher.update(data)
+    return hasher.hexdigest()[:DIGEST_CHARS]
+
+
+def raw_digest(kind: str, answer: JsonValue) -> str:
+    """Address of an answer as it was written."""
+    return digest("raw", kind, canonical_json(answer))
+
+
+def candidate_digest(kind: str, canonical: str, toolkit: str) -> str:
+    """Address of a candidate in canonical form, bound to the toolkit that made the form."""
+    return digest("candidate", kind, canonical, toolkit)
+
+
+def check_key(
+    *,
+    subject: str,
+    verifier: str,
+    version: str,
+    libraries: Mapping[str, str],
+    params: Mapping[str, JsonValue],
+    inputs: Mapping[str, JsonValue],
+) -> str:
+    """Address of a check.
+
+    ``subject`` is a candidate digest or the digest of a prefix of turns, ``inputs`` the parts of the
+    problem that the verifier declared it reads.
+    """
+    return digest(
+        "check",
+        subject,
+        verifier,
+        version,
+        canonical_json(dict(libraries)),
+        canonical_json(dict(params)),
+        canonical_json(dict(inputs)),
+    )

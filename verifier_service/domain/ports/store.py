@@ -1,0 +1,72 @@
+"""The store: every durable fact, behind one port and one conformance suite for all databases."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from verifier_service.domain.ports.reviews import Reviews
+from verifier_service.domain.ports.rewards import Rewards
+from verifier_service.domain.ports.runs import Runs, Trajectories
+from verifier_service.domain.ports.tenancy import Keys, Ladders, Projects
+from verifier_service.domain.ports.work import Checks, Demands, Ledger
+
+
+class Transaction(Protocol):
+    """One unit of work. Nothing of it is visible to others before the commit.
+
+    Rows are locked in the order runs, trajectories (by pk), checks (by pk), accounts, so that two
+    transactions cannot wait for each other.
+    """
+
+    @property
+    def projects(self) -> Projects: ...
+    @property
+    def keys(self) -> Keys: ...
+    @property
+    def ladders(self) -> Ladders: ...
+    @property
+    def runs(self) -> Runs: ...
+    @property
+    def trajectories(self) -> Trajectories: ...
+    @property
+    def checks(self) -> Checks: ...
+    @property
+    def demands(self) -> Demands: ...
+    @property
+    def ledger(self) -> Ledger: ...
+    @property
+    def rewards(self) -> Rewards: ...
+    @property
+    def reviews(self) -> Reviews: ...
+
+    def now(self) -> float:
+        """Database time, seconds since the epoch. The only clock that leases and deadlines use."""
+        ...
+
+    def savepoint(self) -> AbstractContextManager[None]:
+        """A nested scope that rolls back alone when its body raises."""
+        ...
+
+    def try_lock(self, name: str) -> bool:
+        """Take a named lock until the end of the transaction; False when another holds it."""
+        ...
+
+
+class Store(Protocol):
+    """Opens transactions. Thread-safe; a transaction belongs to one thread."""
+
+    def begin(self) -> AbstractContextManager[Transaction]:
+        """A read-write transaction: commits on normal exit, rolls back when the body raises.
+
+        An acknowledged commit survives power loss.
+        """
+        ...
+
+    def read(self) -> AbstractContextManager[Transaction]:
+        """A read-only snapshot; never blocks writers."""
+        ...
+
+    def close(self) -> None:
+        """Release every connection."""
+        ...

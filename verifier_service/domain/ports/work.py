@@ -1,0 +1,157 @@
+"""Ports for the work: checks, demands, and the ledger that pays for them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+from verifier_service.domain.checks import (
+    CheckRef,
+    CheckView,
+    Claim,
+    Completion,
+    NewCheck,
+    NewDemand,
+    Reservation,
+)
+from verifier_service.domain.evidence import Cost, Evidence, Failure, Tier
+from verifier_service.domain.runs import Account
+from verifier_service.domain.states import CheckState
+
+
+class Checks(Protocol):
+    """Checks of a project, keyed by content: the unit of work."""
+
+    def ensure(
+        self, project: str, payer: str, wanted: Sequence[NewCheck], *, force: bool = False
+    ) -> list[CheckRef]:
+        """Find or create, in order; equal keys share one row.
+
+        A live or succeeded check is reused and its priority raised; a failed or cancelled one is
+        never served: a new replicate is created. ``force`` always creates a replicate unless one is
+        live. ``payer`` is the run charged for checks this call creates.
+        """
+        ...
+
+    def claim(self, tier: Tier, limit: int, owner: str, ttl_s: float) -> list[Claim]:
+        """Lease the best ready checks (priority, then age) that share the first one's verifier and
+        parameters. State becomes running, the fence rises. Never hands one check to two owners."""
+        ...
+
+    def beat(self, owner: str, fences: Mapping[int, int], ttl_s: float) -> set[int]:
+        """Renew leases; returns the pks still held by (owner, fence) and running."""
+        ...
+
+    def complete(self, owner: str, completions: Sequence[Completion]) -> set[int]:
+        """End attempts whose (owner, fence) still match; returns the accepted pks.
+
+        Stale completions change nothing and are counted. A queued completion past ``max_attempts``
+        becomes failed with its failure. Releases what was reserved and charges ``credits`` (at most
+        the reservation) to the payer.
+        """
+        ...
+
+    def wait_external(self, owner: str, pk: int, fence: int) -> bool:
+        """running -> waiting_external; the reservation stays. False when the lease is lost."""
+        ...
+
+    def finish_external(
+        self,
+        pk: int,
+        state: CheckState,
+        *,
+        evidence: Evidence | None = None,
+        failure: Failure | None = None,
+        cost: Cost | None = None,
+        credits: float = 0.0,
+    ) -> bool:
+        """waiting_external -> succeeded | failed | cancelled, settling the ledger. False if moved."""
+        ...
+
+    def reap(self, limit: int) -> list[int]:
+        """Running checks whose lease has expired: queued with attempt+1, or failed with
+        ``worker_lost`` at the last attempt; reservations are refunded. Returns all moved pks."""
+        ...
+
+    def reclaim(self, owner_prefix: str) -> list[int]:
+        """At start-up of a single-process service: requeue what a dead predecessor held.
+
+        Counts an interruption, not an attempt; after 20 interruptions the check fails.
+        """
+        ...
+
+    def withdraw(self, pks: Collection[int]) -> list[int]:
+        """After demands were withdrawn: cancel live checks that no requested demand wants, refunding
+        reservations; a check whose payer left passes to the next demanding run. Returns cancelled."""
+        ...
+
+    def cancelled(self, pks: Collection[int]) -> set[int]:
+        """Which of ``pks`` are no longer running; polled by the supervisors of running jobs."""
+        ...
+
+    def stale_completions(self) -> int:
+        """How many stale completions were discarded since the database was made."""
+        ...
+
+    def ready(self) -> dict[Tier, int]:
+        """Number of claimable checks per tier, now."""
+        ...
+
+    def view(self, pk: int) -> CheckView:
+        """One check. Raises ``NotFound``."""
+        ...
+
+    def with_passed_deadline(self, limit: int) -> list[int]:
+        """Pks of waiting_external or queued external checks whose deadline has passed."""
+        ...
+
+
+class Demands(Protocol):
+    """Wishes of runs for checks."""
+
+    def insert(self, demands: Sequence[NewDemand]) -> None:
+        """Store; a standing demand for the same (trajectory, path) is left as it is.
+
+        A requested demand on a check that has already ended is stored as satisfied.
+        """
+        ...
+
+    def request(self, demand: int, check: int, *, reason: str, quote: float) -> None:
+        """held -> requested (or satisfied when the check has ended)."""
+        ...
+
+    def hold(self, demand: int, *, reason: str, rank: float | None) -> None:
+        """requested -> held, or a new reason and rank for a held one."""
+        ...
+
+    def withdraw(self, demands: Collection[int], *, reason: str) -> list[int]:
+        """held or requested -> withdrawn; returns the check pks they pointed at."""
+        ...
+
+    def satisfy(self, checks: Collection[int]) -> list[int]:
+        """requested -> satisfied for ended checks; returns the trajectory pks concerned, sorted."""
+        ...
+
+    def wanting(self, check: int) -> list[tuple[int, int, str]]:
+        """(demand pk, trajectory pk, run) of the requested demands on a check."""
+        ...
+
+    def unadvanced(self, limit: int) -> list[int]:
+        """Trajectory pks with a requested demand whose check has ended: work left between steps."""
+        ...
+
+
+class Ledger(Protocol):
+    """Budgets. The invariant reserved + spent <= limit holds at every commit."""
+
+    def accounts(self, project: str, run: str) -> tuple[Account, ...]:
+        """The run's accounts. Raises ``NotFound``."""
+        ...
+
+    def reserve(self, wanted: Sequence[Reservation]) -> dict[int, float]:
+        """Set credits aside for claimed checks, in order: pk -> granted credits.
+
+        Granted is ``wanted`` cut to what is left; a check that would get less than ``least`` gets
+        nothing and is absent.
+        """
+        ...

@@ -1,0 +1,129 @@
+"""Runs, their budgets, and the tenant's keys."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from verifier_service.domain.evidence import Tier
+from verifier_service.domain.records import OpenEnum, Record, Request
+
+Credits = Annotated[float, Field(ge=0.0, le=1e12)]
+
+
+class Budgets(Request):
+    """Credits per account; ``None`` = not limited."""
+
+    compute: Credits | None = None
+    human: Credits | None = None
+
+
+class Horizon(Request):
+    """How many trajectories, or until when, the budgets must last."""
+
+    trajectories: Annotated[int, Field(ge=1)] | None = None
+    until: Annotated[datetime, Field(strict=False)] | None = None
+
+
+class MixObjective(Request):
+    """Weight of discovery against advantage, in [0, 1]."""
+
+    mix: Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class RunSpec(Request):
+    """What a trainer may declare about a run. Unknown runs are created with these defaults."""
+
+    budgets: Budgets = Budgets()
+    horizon: Horizon = Horizon()
+    objective: Literal["advantage", "discovery", "value"] | MixObjective = "advantage"
+    audit_share: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    on_close: Literal["settle", "drain"] = "settle"
+
+
+class RunState(OpenEnum):
+    """``closing`` runs drain: nothing new is accepted or requested."""
+
+    OPEN = "open"
+    CLOSING = "closing"
+    CLOSED = "closed"
+    OTHER = "other"
+
+
+class Account(Record):
+    """One budget of a run as the ledger holds it, in credits. ``limit`` ``None`` = not limited."""
+
+    kind: Literal["compute", "human"]
+    limit: float | None
+    reserved: float
+    spent: float
+
+    @property
+    def available(self) -> float:
+        """Credits that can still be reserved; infinite where there is no limit."""
+        return float("inf") if self.limit is None else max(0.0, self.limit - self.reserved - self.spent)
+
+
+class TierCount(Record):
+    """Work of one tier in one run, by check state, and what the run's demands cost there."""
+
+    tier: Tier
+    held: int = 0
+    queued: int = 0
+    running: int = 0
+    waiting_external: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    credits: float = 0.0
+
+
+class Run(Record):
+    """A run as stored."""
+
+    project: str
+    id: str
+    spec: RunSpec
+    state: RunState
+    ladder_versions: dict[str, int]
+    accounts: tuple[Account, ...] = ()
+    feed: int = 0
+    seed: int = 0
+    created_at: datetime
+    closed_at: datetime | None = None
+
+
+class RunReport(Record):
+    """What ``GET /v1/runs/{run}`` shows."""
+
+    run: Run
+    trajectories: int
+    statuses: dict[str, int]
+    tiers: tuple[TierCount, ...]
+    settled_per_tier: dict[str, int]
+    price: dict[str, float | None] = {}
+
+
+class Scope(OpenEnum):
+    """What a key may do; no scope implies another."""
+
+    SUBMIT = "submit"
+    READ = "read"
+    REVIEW = "review"
+    OPERATE = "operate"
+    ADMIN = "admin"
+    GOLD = "gold"
+    OTHER = "other"
+
+
+class Key(Record):
+    """An API key as stored: only a hash of the secret."""
+
+    id: str
+    project: str
+    name: str
+    scopes: frozenset[Scope]
+    created_at: datetime
+    revoked_at: datetime | None = None
