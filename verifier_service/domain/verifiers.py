@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from verifier_service.domain.errors import Permanent, VerifierFailure
-from verifier_service.domain.evidence import Failure, Finding, Outcome, Tier
+from verifier_service.domain.evidence import Failure, Finding, Outcome, Reason, Tier
 from verifier_service.domain.records import JsonObject, JsonValue, Record
 from verifier_service.domain.trajectories import Turn
 
@@ -79,6 +79,14 @@ class Verifier(ABC):
 
     def unavailable(self) -> str | None:
         """Return why this verifier cannot run here (a missing extra, say), or ``None``."""
+        return None
+
+    def precheck(self, item: CheckInput, params: Params) -> Reason | None:  # noqa: ARG002 - a hook
+        """Return why a submission can never be verified, or ``None``.
+
+        Called at the door for every submission, in the server's own process: standard library only,
+        linear in the size of the item, and never longer than its first few thousand characters need.
+        """
         return None
 
     def warm(self) -> None:

@@ -1,0 +1,100 @@
+"""Where verifiers come from: the shipped ones, plugins of other distributions, extra modules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from importlib.metadata import entry_points
+from types import MappingProxyType
+
+from verifier_service.domain.verifiers import Verifier
+
+ENTRY_POINT_GROUP = "verifier_service.verifiers"
+
+SHIPPED: Mapping[str, str] = MappingProxyType(
+    {
+        "molecule.validity": "tiers.fast.molecule_validity:MoleculeValidity",
+        "molecule.identify": "tiers.fast.molecule_identify:MoleculeIdentify",
+        "molecule.plausibility": "tiers.fast.molecule_plausibility:MoleculePlausibility",
+        "molecule.identity": "tiers.fast.molecule_identity:MoleculeIdentity",
+        "turns.tool_calls": "tiers.fast.turns_tool_calls:TurnsToolCalls",
+        "turns.errors": "tiers.fast.turns_errors:TurnsErrors",
+        "xtb.gap": "tiers.simulation.xtb_gap:XtbGap",
+        "pyscf.gap": "tiers.high_fidelity.pyscf_gap:PyscfGap",
+        "quantum.energy": "tiers.high_fidelity.quantum_energy:QuantumEnergy",
+        "review": "tiers.lab.review:Review",
+    }
+)
+
+
+class BrokenPlugin(RuntimeError):
+    """A declared verifier, map or ladder cannot be loaded; the message names it."""
+
+
+class Sources:
+    """Names and import paths (``module:Class``) of every declared verifier.
+
+    Nothing shipped is imported before ``load``, so that a child imports only what it runs. ``plugins``
+    are modules with a tuple ``VERIFIERS`` of classes. Raises ``BrokenPlugin`` for a plugin module that
+    cannot be imported and for a name declared twice.
+    """
+
+    def __init__(
+        self,
+        plugins: Sequence[str] = (),
+        *,
+        shipped: Mapping[str, str] = SHIPPED,
+        installed: bool = True,
+    ) -> None:
+        self._paths: dict[str, str] = dict(shipped)
+        for name, path in _installed() if installed else ():
+            self._declare(name, path)
+        for module in plugins:
+            for name, path in _module_verifiers(module):
+                self._declare(name, path)
+
+    def names(self) -> tuple[str, ...]:
+        """Every declared name, shipped ones first."""
+        return tuple(self._paths)
+
+    def load(self, name: str) -> Verifier:
+        """Import and instantiate one verifier.
+
+        Raises ``KeyError`` for an undeclared name and ``BrokenPlugin`` when it cannot be imported, is
+        not a verifier, or declares another name than the one it is listed under.
+        """
+        path = self._paths[name]
+        module, _, attribute = path.partition(":")
+        try:
+            loaded = getattr(import_module(module), attribute)
+            verifier = loaded()
+        except Exception as error:
+            raise BrokenPlugin(
+                f"verifier {name} ({path}) cannot be loaded: {type(error).__name__}: {error}"
+            ) from error
+        if not isinstance(verifier, Verifier):
+            raise BrokenPlugin(f"verifier {name} ({path}) is not a subclass of Verifier")
+        if verifier.info.name != name:
+            raise BrokenPlugin(f"verifier {name} ({path}) calls itself {verifier.info.name}")
+        return verifier
+
+    def _declare(self, name: str, path: str) -> None:
+        if name in self._paths:
+            raise BrokenPlugin(f"verifier {name} is declared by {self._paths[name]} and by {path}")
+        self._paths[name] = path
+
+
+def _installed() -> Iterator[tuple[str, str]]:
+    for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name):
+        yield point.name, point.value
+
+
+def _module_verifiers(module: str) -> Iterator[tuple[str, str]]:
+    try:
+        classes = tuple(import_module(module).VERIFIERS)
+    except Exception as error:
+        raise BrokenPlugin(
+            f"plugin module {module} cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
+    for cls in classes:
+        yield cls.info.name, f"{module}:{cls.__name__}"
