@@ -1,0 +1,58 @@
+"""A purely structural class per molecule, on which the gap maps depend.
+
+The classes separate kinds of frontier orbital (σ→σ*, n→π*, π→π*, charge transfer, open shell), because
+the difference between two methods' gaps is systematic within a kind and not across kinds. The first
+matching class counts; a map without a class uses its default.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+CLASSES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("heavy_halogen", ("[Br,I]",)),
+    ("nitro_or_azo", ("[NX3+](=O)[O-]", "N=O", "N=N", "[N+]=[N-]", "[n+][O-]", "[N+][O-]")),
+    ("thione", ("C=S", "c=S", "P=S")),
+    ("sulfur_or_phosphorus", ("[S,s,P,p]",)),
+    ("quinone", ("O=C1C=CC(=O)C=C1", "O=C1C(=O)C=CC=C1", "O=CC=O", "O=C-C=O", "O=C1C=CC=C1")),
+    ("aromatic_acceptor", ("[c,n]-[CX3]=[O,N]", "[c,n]-C#N", "[c,n]=[O,N]")),
+    ("aromatic_nitrogen", ("[n]",)),
+    ("aromatic_donor", ("[c]-[NX3,OX2]", "[o]")),
+    ("aromatic", ("[a]",)),
+    ("conjugated_carbonyl", ("[C]=[C,N]-[C]=[O,N]", "[C]#[C]-[C]=O", "C=C-C#N", "C=C=[O,N]")),
+    ("polyene", ("C=C-C=[C,N]", "C#C-C=C", "C#C-C#C", "C=C=C")),
+    ("ketone_or_aldehyde", ("[#6][CX3](=O)[#6,#1]", "[CX3H1,CX3H2]=O", "C=[NX2]")),
+    ("acyl", ("[CX3](=O)[O,N,F,Cl]",)),
+    ("donor_alkene", ("C=C-[N,O,Cl]",)),
+    ("alkene", ("C=C",)),
+    ("triple_bond", ("C#[C,N]",)),
+    ("saturated_chloride", ("[Cl]",)),
+    ("saturated_amine", ("[NX3]",)),
+    ("saturated_oxygen", ("[OX2]",)),
+    ("saturated_hydrocarbon", ("[C;!$(C~[!#6;!#1])]",)),
+)
+NAMES: tuple[str, ...] = ("open_shell", "ion", "other_element", *(name for name, _ in CLASSES), "other")
+
+_COMMON = frozenset({1, 6, 7, 8, 9, 15, 16, 17, 35, 53})
+
+
+@cache
+def _patterns() -> tuple[tuple[str, tuple[Any, ...]], ...]:
+    from rdkit import Chem
+
+    return tuple((name, tuple(Chem.MolFromSmarts(text) for text in texts)) for name, texts in CLASSES)
+
+
+def chemistry_class(mol: Any) -> str:
+    """Name one of ``NAMES`` for a sanitised RDKit molecule."""
+    if any(atom.GetNumRadicalElectrons() for atom in mol.GetAtoms()):
+        return "open_shell"
+    if sum(atom.GetFormalCharge() for atom in mol.GetAtoms()):
+        return "ion"
+    if any(atom.GetAtomicNum() not in _COMMON for atom in mol.GetAtoms()):
+        return "other_element"
+    for name, patterns in _patterns():
+        if any(mol.HasSubstructMatch(pattern) for pattern in patterns):
+            return name
+    return "other"
