@@ -1,0 +1,339 @@
+"""Verifiers that misbehave on request, for tests of the harness.
+
+``hostile`` does what its candidate names: ``{"do": "spin"}``. ``strict`` is the same with limits that
+count against the candidate.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from verifier_service.domain.errors import Permanent
+from verifier_service.domain.evidence import Finding, Measurement, Outcome, Tier, Verdict
+from verifier_service.domain.verifiers import CheckInput, Limits, Params, Verifier, VerifierInfo
+
+
+def info(name: str, **changes: Any) -> VerifierInfo:
+    """A declaration with test defaults."""
+    fields: dict[str, Any] = {
+        "name": name,
+        "version": "1",
+        "tier": Tier.FAST,
+        "summary": "for tests",
+        "libraries": ("pydantic",),
+        "limits": Limits(time_s=5.0, memory_mb=1024, max_batch=256),
+    }
+    return VerifierInfo(**{**fields, **changes})
+
+
+def accept(**fields: Any) -> Finding:
+    """An accepting finding."""
+    return Finding(verdict=Verdict.ACCEPT, **fields)
+
+
+def _ok(item: dict[str, Any]) -> Finding:
+    return accept(score=1.0, labels={"pid": str(os.getpid()), "n": str(item.get("n", ""))})
+
+
+def _sleep(item: dict[str, Any]) -> Finding:
+    time.sleep(item.get("s", 0.05))
+    return _ok(item)
+
+
+def _burn(item: dict[str, Any]) -> Finding:
+    until = time.process_time() + item["s"]
+    while time.process_time() < until:
+        pass
+    return _ok(item)
+
+
+def _spin(_: dict[str, Any]) -> Finding:
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM):
+        signal.signal(number, signal.SIG_IGN)
+    while True:
+        pass
+
+
+def _sleep_in_c(_: dict[str, Any]) -> Finding:
+    # PyDLL keeps the interpreter's lock: no Python code runs in this process meanwhile.
+    ctypes.PyDLL(None).sleep(600)
+    return accept()
+
+
+def _exit(_: dict[str, Any]) -> Finding:
+    os._exit(3)
+
+
+def _segfault(_: dict[str, Any]) -> Finding:
+    ctypes.string_at(0)
+    return accept()
+
+
+def _killed(_: dict[str, Any]) -> Finding:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return accept()
+
+
+def _eat(_: dict[str, Any]) -> Finding:
+    hoard = []
+    while True:
+        hoard.append(b"x" * (16 << 20))
+        time.sleep(0.005)
+
+
+def _fork_eater(item: dict[str, Any]) -> Finding:
+    if os.fork() == 0:
+        _eat(item)
+    time.sleep(600)
+    return accept()
+
+
+def _fork_and_leave(item: dict[str, Any]) -> Finding:
+    """A grandchild that holds every descriptor it got and outlives its item."""
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(600)
+        os._exit(0)
+    Path(item["pidfile"]).write_text(str(pid))
+    return _ok(item)
+
+
+def _fork_and_exit(item: dict[str, Any]) -> Finding:
+    _fork_and_leave(item)
+    os._exit(4)
+
+
+def _escape_and_hang(item: dict[str, Any]) -> Finding:
+    """A grandchild in a session of its own."""
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        time.sleep(600)
+        os._exit(0)
+    Path(item["pidfile"]).write_text(str(pid))
+    time.sleep(600)
+    return accept()
+
+
+def _clone(item: dict[str, Any]) -> Finding:
+    """Both processes return from here."""
+    os.fork()
+    return _ok(item)
+
+
+def _chatter(item: dict[str, Any]) -> Finding:
+    print("junk " * 10_000)
+    print("junk", file=sys.stderr)
+    os.write(1, b"junk\n" * 1000)
+    os.write(2, b"junk\n" * 1000)
+    return _ok(item)
+
+
+def _scribble(item: dict[str, Any]) -> Finding:
+    """Write into every descriptor, the channel of results among them."""
+    for descriptor in range(64):
+        try:
+            os.write(descriptor, item.get("junk", "{}\n").encode())
+        except OSError:
+            continue
+    return _ok(item)
+
+
+def _close_everything(item: dict[str, Any]) -> Finding:
+    os.closerange(3, 64)
+    return _ok(item)
+
+
+def _huge(_: dict[str, Any]) -> Finding:
+    return accept(labels={"text": "x" * (9 << 20)})
+
+
+def _not_finite(_: dict[str, Any]) -> Finding:
+    return accept(measurements=(Measurement(quantity="gap", value=float("nan"), unit="eV"),))
+
+
+def _not_finite_unvalidated(_: dict[str, Any]) -> Finding:
+    return Finding.model_construct(verdict=Verdict.ACCEPT, score=float("nan"))
+
+
+def _not_finite_inside(_: dict[str, Any]) -> Finding:
+    inner = Measurement.model_construct(quantity="gap", value=float("inf"), unit="eV", sigma=None)
+    return Finding.model_construct(verdict=Verdict.ACCEPT, measurements=(inner,))
+
+
+def _nothing(_: dict[str, Any]) -> Finding:
+    return None  # type: ignore[return-value]
+
+
+def _surrogate(_: dict[str, Any]) -> Finding:
+    return accept(labels={"text": "\ud800"})
+
+
+def _raise(_: dict[str, Any]) -> Finding:
+    raise ZeroDivisionError("by hand")
+
+
+def _raise_permanent(_: dict[str, Any]) -> Finding:
+    raise Permanent("not_converged", "by hand")
+
+
+def _system_exit(_: dict[str, Any]) -> Finding:
+    sys.exit("by hand")
+
+
+def _environment(_: dict[str, Any]) -> Finding:
+    descriptors = {name: os.readlink(f"/proc/self/fd/{name}") for name in _open_descriptors()}
+    limits = {"cwd": str(Path.cwd()), "files": ",".join(os.listdir())}
+    variables = {f"env:{name}": value for name, value in os.environ.items()}
+    return accept(labels={**variables, **{f"fd:{n}": to for n, to in descriptors.items()}, **limits})
+
+
+def _open_descriptors() -> list[str]:
+    return [name for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}")]
+
+
+def _late_crash(item: dict[str, Any]) -> Finding:
+    threading.Timer(0.05, os._exit, (7,)).start()
+    return _ok(item)
+
+
+ACTS: dict[str, Callable[[dict[str, Any]], Finding]] = {
+    name.removeprefix("_"): act
+    for name, act in list(globals().items())
+    if name.startswith("_") and callable(act) and name not in {"_open_descriptors"}
+}
+
+
+class Hostile(Verifier):
+    """Does what the candidate says."""
+
+    info = info("hostile")
+
+    def verify(self, item: CheckInput, params: Params) -> Finding:
+        assert isinstance(item.candidate, dict)
+        return ACTS[str(item.candidate["do"])](item.candidate)
+
+
+class Strict(Hostile):
+    """Limits are the candidate's own doing."""
+
+    info = info("strict", on_limit="reject")
+
+
+class Dear(Hostile):
+    """Not on the fast tier: a lane of its own."""
+
+    info = info("dear", tier=Tier.SIMULATION)
+
+
+class SizeParams(Params):
+    """One parameter, to tell groups apart."""
+
+    size: int = 1
+
+
+class Sized(Verifier):
+    """Returns its parameter."""
+
+    info = info("sized")
+    params_model = SizeParams
+
+    def verify(self, item: CheckInput, params: Params) -> Finding:
+        assert isinstance(params, SizeParams)
+        return accept(labels={"size": str(params.size), "pid": str(os.getpid())})
+
+
+class Idle(Verifier):
+    """Does nothing, to measure what the harness adds."""
+
+    info = info("idle")
+    found = accept(score=1.0)
+
+    def verify(self, item: CheckInput, params: Params) -> Finding:
+        return self.found
+
+
+class Lazy(Verifier):
+    """A batch method that stops early, or raises, in the middle of a batch."""
+
+    info = info("lazy")
+
+    def verify(self, item: CheckInput, params: Params) -> Finding:
+        return accept(score=1.0)
+
+    def verify_batch(self, items: Sequence[CheckInput], params: Params) -> Iterator[Outcome]:
+        for item in items:
+            if item.candidate == "stop":
+                return
+            if item.candidate == "raise":
+                raise RuntimeError("in the middle")
+            yield self.attempt(item, params)
+
+
+class Unstartable(Verifier):
+    """Warm-up fails."""
+
+    info = info("unstartable")
+
+    def warm(self) -> None:
+        raise ImportError("no such toolkit")
+
+    def verify(self, item: CheckInput, params: Params) -> Finding:
+        return accept()
+
+
+class DyingStart(Unstartable):
+    """Warm-up ends the process."""
+
+    info = info("dying_start", tier=Tier.SIMULATION)
+
+    def warm(self) -> None:
+        os._exit(9)
+
+
+class SlowStart(Unstartable):
+    """Warm-up takes longer than one item may."""
+
+    info = info("slow_start", tier=Tier.SIMULATION, limits=Limits(time_s=0.2, memory_mb=1024))
+
+    def warm(self) -> None:
+        time.sleep(0.6)
+
+
+class Missing(Unstartable):
+    """Not available here."""
+
+    info = info("missing")
+
+    def unavailable(self) -> str | None:
+        return "needs the extra 'chem'"
+
+
+class External(Unstartable):
+    """People decide."""
+
+    info = info("external", tier=Tier.LAB, external=True)
+
+
+VERIFIERS = (
+    Hostile,
+    Strict,
+    Dear,
+    Sized,
+    Idle,
+    Lazy,
+    Unstartable,
+    DyingStart,
+    SlowStart,
+    Missing,
+    External,
+)
+PLUGIN = "tests.support.verifiers"

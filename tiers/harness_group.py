@@ -1,0 +1,107 @@
+"""A child and everything it started, seen from outside: measured, found and killed as one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+_MIB = 1024 * 1024
+
+
+class Usage(NamedTuple):
+    """Resident size in MiB and CPU seconds so far, over the child and its living descendants."""
+
+    memory_mb: float
+    cpu_s: float
+
+
+class ProcessGroup:
+    """Wraps the ``Popen`` of a session leader."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        self._leader = psutil.Process(process.pid)
+        self._known: list[psutil.Process] = []
+        self._usage = Usage(0.0, 0.0)
+        self._lock = threading.Lock()
+
+    def gone(self) -> bool:
+        """True when the leader has ended; it may not have been reaped yet. Does not wait."""
+        if self._process.returncode is not None:
+            return True
+        try:
+            return bool(self._leader.status() == psutil.STATUS_ZOMBIE)
+        except psutil.Error:
+            return True
+
+    def sample(self) -> Usage:
+        """Measure now. For a dead, unreaped leader the CPU time is still right."""
+        memory, cpu = 0.0, self._usage.cpu_s
+        with suppress(psutil.Error):
+            times = self._leader.cpu_times()
+            cpu = times.user + times.system + times.children_user + times.children_system
+            memory = self._leader.memory_info().rss
+        self._known = list(descendants(self._leader))
+        for process in self._known:
+            with suppress(psutil.Error):
+                times = process.cpu_times()
+                cpu += times.user + times.system
+                memory += process.memory_info().rss
+        self._usage = Usage(memory / _MIB, cpu)
+        return self._usage
+
+    def alone(self) -> bool:
+        """True when nothing the leader started is left, not even as a zombie."""
+        return next(descendants(self._leader), None) is None
+
+    def kill(self) -> int:
+        """Kill the group and every known descendant outside it, reap the leader, return its exit code.
+
+        A negative code is the signal that ended it. Safe from any thread, and more than once.
+        """
+        with self._lock:
+            if self._process.returncode is None:
+                # Stopped first, so that nothing in the group can fork while the others are counted.
+                self._signal(signal.SIGSTOP)
+                strays = [*self._known, *descendants(self._leader)]
+                self._signal(signal.SIGKILL)
+                for process in strays:
+                    with suppress(psutil.Error):
+                        process.kill()
+            return self._process.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        # PermissionError is macOS's answer when only a zombie is left in the group.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
+
+def descendants(leader: psutil.Process) -> Iterator[psutil.Process]:
+    """Yield every process below ``leader``; those that vanish meanwhile are left out."""
+    if sys.platform != "linux":
+        with suppress(psutil.Error):
+            yield from leader.children(recursive=True)
+        return
+    # The kernel's own list of children costs microseconds; psutil reads every process of the machine.
+    waiting = [leader.pid]
+    while waiting:
+        for pid in _children(waiting.pop()):
+            waiting.append(pid)
+            with suppress(psutil.Error):
+                yield psutil.Process(pid)
+
+
+def _children(pid: int) -> Iterator[int]:
+    with suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):
+                yield from map(int, (thread / "children").read_text().split())
