@@ -2,7 +2,9 @@
 
 The classes separate kinds of frontier orbital (σ→σ*, n→π*, π→π*, charge transfer, open shell), because
 the difference between two methods' gaps is systematic within a kind and not across kinds. The first
-matching class counts; a map without a class uses its default.
+matching class counts; a map without a class uses its default. ``FAMILIES`` joins classes whose lines
+resemble each other: in the ``sigma`` family the lowest empty orbital is Rydberg-like, and a small basis
+set, not the molecule, decides where it lies.
 """
 
 from __future__ import annotations
@@ -10,6 +12,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+_SIGMA = frozenset(
+    {"saturated_amine", "saturated_oxygen", "saturated_fluoride", "saturated_hydrocarbon"},
+)
 CLASSES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("heavy_halogen", ("[Br,I]",)),
     ("nitro_or_azo", ("[NX3+](=O)[O-]", "N=O", "N=N", "[N+]=[N-]", "[n+][O-]", "[N+][O-]")),
@@ -30,9 +35,19 @@ CLASSES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("saturated_chloride", ("[Cl]",)),
     ("saturated_amine", ("[NX3]",)),
     ("saturated_oxygen", ("[OX2]",)),
+    ("saturated_fluoride", ("[C]-[F]",)),
     ("saturated_hydrocarbon", ("[C;!$(C~[!#6;!#1])]",)),
 )
-NAMES: tuple[str, ...] = ("open_shell", "ion", "other_element", *(name for name, _ in CLASSES), "other")
+NAMES: tuple[str, ...] = (
+    *("open_shell", "cation", "anion", "other_element"),
+    *(name for name, _ in CLASSES),
+    "other",
+)
+_ALONE = frozenset({"open_shell", "cation", "anion", "other_element", "other"})
+FAMILIES: dict[str, str] = {
+    name: name if name in _ALONE else "sigma" if name in _SIGMA else "valence" for name in NAMES
+}
+
 
 _COMMON = frozenset({1, 6, 7, 8, 9, 15, 16, 17, 35, 53})
 
@@ -48,8 +63,9 @@ def chemistry_class(mol: Any) -> str:
     """Name one of ``NAMES`` for a sanitised RDKit molecule."""
     if any(atom.GetNumRadicalElectrons() for atom in mol.GetAtoms()):
         return "open_shell"
-    if sum(atom.GetFormalCharge() for atom in mol.GetAtoms()):
-        return "ion"
+    charge = sum(atom.GetFormalCharge() for atom in mol.GetAtoms())
+    if charge:
+        return "cation" if charge > 0 else "anion"
     if any(atom.GetAtomicNum() not in _COMMON for atom in mol.GetAtoms()):
         return "other_element"
     for name, patterns in _patterns():

@@ -1,21 +1,23 @@
-"""Affine maps per class with honest residuals: each class is shrunk towards the line of all data.
+"""Straight lines per class with honest residuals, each class shrunk towards the line of its family.
 
-Model: y = a + b·x + e within a class, e ~ Student-like (a few molecules lie far off), so lines are fitted
-by iteratively reweighted least squares with Huber weights (Huber, Ann. Math. Stat. 1964, 35, 73), and the
-class parameters have a Gaussian prior around the pooled line. σ comes from leave-one-out residuals.
+Model: y = a + b·x + e within a class. Lines are fitted by iteratively reweighted least squares with Huber
+weights (Huber, Ann. Math. Stat. 1964, 35, 73), since a few molecules lie far off; slope and level of a
+class have a Gaussian prior around its family's line. σ comes from leave-one-out residuals, shrunk towards
+the family's, so that three lucky molecules do not make a confident class.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
 
 Pairs = list[tuple[float, float]]
 
 HUBER = 1.5
-PRIOR_SLOPE, PRIOR_LEVEL = 0.15, 1.0
+PRIOR_SLOPE, PRIOR_LEVEL = 0.15, 0.5
 PSEUDO_COUNT = 3.0
-MIN_CLASS = 5
+MIN_FAMILY = 4
 MIN_SIGMA = 0.05
 
 
@@ -42,54 +44,62 @@ class Line:
         }
 
 
-def fit_by_class(pairs: dict[str, Pairs]) -> tuple[dict[str, Line], Line]:
-    """One line per class with at least ``MIN_CLASS`` pairs, and the default for all others.
+def fit_by_class(pairs: Mapping[str, Pairs], families: Mapping[str, str]) -> tuple[dict[str, Line], Line]:
+    """One line per class whose family has ``MIN_FAMILY`` pairs, and the default for all others.
 
-    The default's σ is that of the pooled line's residuals over all classes, each class weighted alike,
-    since an unseen kind of molecule differs from the known ones as these differ from each other.
+    The default's σ is the residual of the pooled line over all data, every class weighted alike: an
+    unseen kind of molecule differs from the known ones as these differ from each other.
     """
-    everything = [pair for group in pairs.values() for pair in group]
-    slope, level, centre = _huber(everything)
-    pooled = Line(slope, level - slope * centre, 0.0, len(everything))
-    spreads = [_mean_square([y - pooled.at(x) for x, y in group]) for group in pairs.values()]
-    default = Line(pooled.slope, pooled.intercept, sqrt(sum(spreads) / len(spreads)), len(everything))
-    large = {name: group for name, group in pairs.items() if len(group) >= MIN_CLASS}
-    lines = {name: _class_line(group, pooled, default) for name, group in large.items()}
+    filled = {name: group for name, group in pairs.items() if group}
+    pooled = _own_line([pair for group in filled.values() for pair in group])
+    spreads = [_mean_square([y - pooled.at(x) for x, y in group]) for group in filled.values()]
+    default = Line(pooled.slope, pooled.intercept, sqrt(sum(spreads) / len(spreads)), pooled.n)
+    lines: dict[str, Line] = {}
+    for family in {families.get(name, name) for name in filled}:
+        members = {name: group for name, group in filled.items() if families.get(name, name) == family}
+        together = [pair for group in members.values() for pair in group]
+        if len(together) >= MIN_FAMILY:
+            prior = _own_line(together)
+            lines |= {name: _class_line(group, prior) for name, group in members.items()}
     return lines, default
 
 
-def leave_one_out(pairs: dict[str, Pairs]) -> list[tuple[float, str]]:
+def leave_one_out(pairs: Mapping[str, Pairs], families: Mapping[str, str]) -> list[tuple[float, str]]:
     """(z, class) per pair: its residual over the σ of maps fitted without it."""
     scores = []
     for name, group in pairs.items():
         for i, (x, y) in enumerate(group):
-            rest = {**pairs, name: group[:i] + group[i + 1 :]}
-            lines, default = fit_by_class({k: v for k, v in rest.items() if v})
+            lines, default = fit_by_class({**pairs, name: group[:i] + group[i + 1 :]}, families)
             line = lines.get(name, default)
             scores.append(((y - line.at(x)) / line.sigma, name))
     return scores
 
 
-def _class_line(group: Pairs, pooled: Line, default: Line) -> Line:
-    """The shrunk line of one class; σ from leave-one-out residuals, itself shrunk to the global level."""
+def _own_line(group: Pairs) -> Line:
+    """The robust line of one group without a prior; σ from leave-one-out residuals."""
+    slope, intercept = _huber(group)
     residuals = []
     for i, (x, y) in enumerate(group):
-        slope, intercept = _shrunk(group[:i] + group[i + 1 :], pooled)
+        b, a = _huber(group[:i] + group[i + 1 :]) if len(group) > 2 else (1.0, 0.0)
+        residuals.append(y - b * x - a)
+    return Line(slope, intercept, sqrt(_mean_square(residuals)), len(group))
+
+
+def _class_line(group: Pairs, prior: Line) -> Line:
+    """The shrunk line of one class."""
+    residuals = []
+    for i, (x, y) in enumerate(group):
+        rest = group[:i] + group[i + 1 :]
+        slope, intercept = _huber(rest, prior) if rest else (prior.slope, prior.intercept)
         residuals.append(y - slope * x - intercept)
     count = len(group)
-    typical = (0.5 * default.sigma) ** 2
-    variance = (count * _mean_square(residuals) + PSEUDO_COUNT * typical) / (count + PSEUDO_COUNT)
-    slope, intercept = _shrunk(group, pooled)
+    variance = (count * _mean_square(residuals) + PSEUDO_COUNT * prior.sigma**2) / (count + PSEUDO_COUNT)
+    slope, intercept = _huber(group, prior)
     return Line(slope, intercept, max(MIN_SIGMA, sqrt(variance)), count)
 
 
-def _shrunk(group: Pairs, pooled: Line) -> tuple[float, float]:
-    slope, level, centre = _huber(group, pooled)
-    return slope, level - slope * centre
-
-
-def _huber(group: Pairs, prior: Line | None = None) -> tuple[float, float, float]:
-    """Slope, level and centre of y = level + slope·(x − centre), with Huber weights.
+def _huber(group: Pairs, prior: Line | None = None) -> tuple[float, float]:
+    """Slope and intercept with Huber weights.
 
     With a ``prior`` line the slope and the level at the centre are penalised around it, with standard
     deviations ``PRIOR_SLOPE`` and ``PRIOR_LEVEL`` against the residual variance.
@@ -99,17 +109,20 @@ def _huber(group: Pairs, prior: Line | None = None) -> tuple[float, float, float
     x, y = (np.array(values, dtype=float) for values in zip(*group, strict=True))
     centre = float(x.mean())
     design = np.column_stack([x - centre, np.ones_like(x)])
-    start = np.array([prior.slope, prior.at(centre)]) if prior else np.zeros(2)
+    start = np.array([prior.slope, prior.at(centre)]) if prior else np.array([1.0, float(y.mean())])
     scales = np.array([PRIOR_SLOPE, PRIOR_LEVEL])
-    weights, noise, answer = np.ones_like(x), 0.3, start
+    # Without a prior a whisper of one keeps a single point or a vertical cloud solvable.
+    whisper = np.eye(2) * 1e-6
+    weights, noise, answer = np.ones_like(x), prior.sigma if prior else 0.3, start
     for _ in range(30):
-        penalty = np.diag((noise / scales) ** 2) if prior else np.zeros((2, 2))
+        penalty = np.diag((noise / scales) ** 2) if prior else whisper
         gram = design.T @ (design * weights[:, None]) + penalty
         answer = np.linalg.solve(gram, design.T @ (weights * y) + penalty @ start)
         residuals = y - design @ answer
-        noise = max(0.05, 1.4826 * float(np.median(np.abs(residuals))))
+        spread = 1.4826 * float(np.median(np.abs(residuals)))
+        noise = max(0.05, spread, 0.5 * prior.sigma if prior else 0.0)
         weights = np.minimum(1.0, HUBER * noise / np.maximum(np.abs(residuals), 1e-12))
-    return float(answer[0]), float(answer[1]), centre
+    return float(answer[0]), float(answer[1]) - float(answer[0]) * centre
 
 
 def _mean_square(values: list[float]) -> float:
