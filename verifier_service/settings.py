@@ -1,1 +1,50 @@
-"""placeholder"""
+"""Settings: ``VERIFIER_*`` environment variables, read once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from platformdirs import user_data_path
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+MEGABYTE = 1024 * 1024
+
+
+class Settings(BaseSettings):
+    """Everything an operator may set. Durations in seconds, sizes in bytes, prices in credits."""
+
+    model_config = SettingsConfigDict(env_prefix="VERIFIER_", extra="ignore", frozen=True)
+
+    data: Path = Field(default_factory=lambda: user_data_path("verifier-service"))
+    database_url: str | None = None
+    host: str = "127.0.0.1"
+    port: int = Field(default=8321, ge=0, le=65_535)
+    project: str = "default"
+    plugins: tuple[str, ...] = ()
+
+    fast_workers: int = Field(default=1, ge=1)
+    slow_workers: int = Field(default=1, ge=1)
+    fast_batch: int = Field(default=256, ge=1, le=4_096)
+    lease_s: float = Field(default=30.0, gt=0)
+    tick_s: float = Field(default=0.2, gt=0)
+
+    max_body_bytes: int = Field(default=64 * MEGABYTE, ge=1_024)
+    max_batch: int = Field(default=4_096, ge=1)
+    max_wait_s: float = Field(default=120.0, ge=0)
+    gather_ms: float = Field(default=2.0, ge=0)
+
+    review_grace_s: float = Field(default=10.0, ge=0)
+
+    cpu_hour: float = Field(default=0.05, ge=0)
+    gpu_hour: float = Field(default=2.0, ge=0)
+    human_hour: float = Field(default=60.0, ge=0)
+    budget_compute: float | None = Field(default=None, ge=0)
+    budget_human: float | None = Field(default=None, ge=0)
+
+    log_level: str = "info"
+    log_json: bool = False
+
+    def engine_url(self) -> str:
+        """The database: ``database_url``, else a SQLite file in the data folder."""
+        return self.database_url or f"sqlite:///{self.data / 'verifier.db'}"

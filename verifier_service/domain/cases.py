@@ -6,15 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from verifier_service.domain.checks import DemandView
+from verifier_service.domain.decisions import RungEvidence
 from verifier_service.domain.evidence import Evidence, Tier, Verdict
 from verifier_service.domain.ladders import Ladder, Role
-from verifier_service.domain.records import JsonObject, JsonValue
+from verifier_service.domain.records import JsonObject, Record
 from verifier_service.domain.states import LIVE_CHECKS, DemandState, RewardStatus
+from verifier_service.domain.trajectories import Turn
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewTrajectory:
-    """A trajectory to store. ``body`` is the JSON text of problem, turns and metadata."""
+    """A trajectory to store. ``body`` is a ``Body`` as JSON text."""
 
     id: str
     content: str  # digest of the submission without its id
@@ -31,16 +33,15 @@ class NewTrajectory:
     body: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Body:
+class Body(Record):
     """The stored text of a trajectory, parsed."""
 
-    problem_prompt: str | list[JsonObject]
-    inputs: JsonObject
-    reference: JsonObject
-    turns: list[JsonObject]
-    answer: JsonValue
-    metadata: JsonObject
+    prompt: str | list[JsonObject] = ""
+    inputs: JsonObject = {}
+    reference: JsonObject = {}
+    turns: tuple[Turn, ...] = ()
+    answer: str | JsonObject | None = None
+    metadata: JsonObject = {}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,6 +67,8 @@ class Standing:
     finished: bool
     cancelled: bool
     needs_decision: bool
+    decided_on: int  # ended demands that the policy had seen when it last decided; -1 = never
+    decision: str | None  # the last decision in words: "code: reason"
     status: RewardStatus | None
     reward: float | None
     revision: int
@@ -87,6 +90,16 @@ class Case:
         """Demands with one of ``roles``, in climbing order."""
         return (demand for demand in self.demands if demand.role in roles)
 
+    def of_candidate(self) -> Iterator[DemandView]:
+        """Demands about the candidate, not about turns."""
+        return (demand for demand in self.demands if demand.role != "process")
+
+    def ended(self) -> int:
+        """How many demands about the candidate have ended: what the policy can have seen."""
+        return sum(
+            demand.state in (DemandState.SATISFIED, DemandState.WITHDRAWN) for demand in self.of_candidate()
+        )
+
     def at(self, path: str) -> DemandView | None:
         """The demand that still stands for one rung, if any."""
         found = [demand for demand in self.demands if demand.path == path]
@@ -98,6 +111,14 @@ class Case:
         if demand.state is not DemandState.SATISFIED or demand.check is None:
             return None
         return demand.check.evidence
+
+    def rung_evidence(self) -> list[RungEvidence]:
+        """All evidence about the candidate, with the rungs it answers."""
+        return [
+            RungEvidence(path=demand.path, evidence=evidence)
+            for demand in self.of_candidate()
+            if (evidence := self.evidence(demand)) is not None
+        ]
 
     def live(self, *, up_to: Tier = Tier.LAB) -> bool:
         """Whether any check at or below ``up_to`` is queued, running or waiting."""

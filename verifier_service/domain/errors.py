@@ -48,6 +48,12 @@ class IllegalTransition(Conflict):
     """A state change that the transition table does not list."""
 
 
+class Contended(VerificationError):
+    """Another transaction was in the way; nothing was changed, the same transaction may be run again."""
+
+    retryable = True
+
+
 class BudgetExhausted(VerificationError):
     """The run's ledger cannot cover the reservation."""
 

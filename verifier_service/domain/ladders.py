@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -149,13 +150,21 @@ class Ladder(Record):
     digest: str
     spec: LadderSpec
 
-    def rungs(self, *, identifier: str | None = None) -> tuple[Rung, ...]:
-        """Every use in climbing order; ``identifier`` is the kind's identify verifier, if any."""
-        return tuple(self._walk(identifier))
+    @cached_property
+    def rungs(self) -> tuple[Rung, ...]:
+        """Every use of the ladder in climbing order: process checks, then the tiers."""
+        return tuple(self._walk())
 
-    def _walk(self, identifier: str | None) -> Iterator[Rung]:
-        if identifier is not None:
-            yield Rung(path="identify", tier=Tier.FAST, role="identify", use=VerifierUse(use=identifier))
+    @cached_property
+    def rung_at(self) -> Mapping[str, Rung]:
+        """Rungs by path (``process/0``, ``fast/1``...)."""
+        return {rung.path: rung for rung in self.rungs}
+
+    def rungs_of(self, tier: Tier) -> tuple[Rung, ...]:
+        """The rungs of one tier, process checks apart."""
+        return tuple(rung for rung in self.rungs if rung.tier is tier and rung.role != "process")
+
+    def _walk(self) -> Iterator[Rung]:
         for index, use in enumerate(self.spec.process.checks):
             yield Rung(path=f"process/{index}", tier=Tier.FAST, role="process", use=use)
         for tier in TIERS:

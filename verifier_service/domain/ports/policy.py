@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from verifier_service.domain.decisions import BudgetView, Decision, Estimate, PolicyCase, RungEvidence
 from verifier_service.domain.evidence import Cost
 from verifier_service.domain.ladders import Ladder
-from verifier_service.domain.maps import QuantityMap
 from verifier_service.domain.runs import RunSpec
 
 
 class Beliefs(Protocol):
     """Turns evidence into a belief about the outcome."""
 
-    def estimate(
-        self, ladder: Ladder, evidence: Sequence[RungEvidence], maps: Mapping[str, QuantityMap]
-    ) -> Estimate | None:
+    def estimate(self, ladder: Ladder, evidence: Sequence[RungEvidence]) -> Estimate | None:
         """``None`` while no evidence counts toward the ladder's outcome. Never invents a number."""
         ...
 

@@ -62,11 +62,19 @@ class StandingUpdate:
     pk: int
     status: RewardStatus | None
     reward: float | None
-    outcome: float | None
     revision: int
     seq: int | None
     fingerprint: str | None
     met: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decided:
+    """That the policy looked at a case: ``on`` = ended demands it saw, ``decision`` in words."""
+
+    pk: int
+    on: int
+    decision: str
 
 
 class Trajectories(Protocol):
@@ -117,11 +125,16 @@ class Trajectories(Protocol):
         ...
 
     def unsettled(self, project: str, run: str, limit: int) -> list[int]:
-        """Pks of cases whose record is not final, oldest first."""
+        """Pks of cases whose record is provisional, or that are not at rest (met < MET_FINAL), oldest
+        first: what a close still has to finish."""
         ...
 
     def set_needs_decision(self, pks: Collection[int], needs: bool) -> None:
         """Mark cases for the policy, or clear the mark."""
+        ...
+
+    def decided(self, decisions: Sequence[Decided]) -> None:
+        """Clear ``needs_decision`` and store what was decided, on how much evidence."""
         ...
 
     def cancel(self, pk: int) -> None:

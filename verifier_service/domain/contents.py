@@ -1,0 +1,53 @@
+"""From a submission to the row that is stored: its name, its digests, its text."""
+
+from __future__ import annotations
+
+import re
+
+from verifier_service.domain.cases import Body, NewTrajectory
+from verifier_service.domain.digests import canonical_json, digest, raw_digest
+from verifier_service.domain.errors import InvalidInput
+from verifier_service.domain.ladders import Ladder
+from verifier_service.domain.trajectories import TrajectorySubmission
+
+CONTENT_ID_PREFIX = "c-"
+NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
+
+def new_trajectory(item: TrajectorySubmission, ladder: Ladder) -> NewTrajectory:
+    """The row of a submission. Raises ``InvalidInput`` for NUL characters, which no database keeps."""
+    dumped = item.model_dump(mode="json", exclude={"id"})
+    turns = dumped["turns"]
+    head = {key: value for key, value in dumped.items() if key not in ("turns", "problem", "metadata")}
+    turns_text = canonical_json(turns)
+    rest = canonical_json([head, dumped["problem"], dumped["metadata"]])
+    if NUL.search(turns_text) or NUL.search(rest):
+        raise InvalidInput("nul_character", "text must not contain the NUL character")
+    turns_digest = digest("turns", turns_text)
+    content = digest("content", rest, turns_digest)
+    return NewTrajectory(
+        id=item.id if item.id is not None else CONTENT_ID_PREFIX + content,
+        content=content,
+        group=item.group,
+        group_size=item.group_size,
+        policy_version=item.policy_version,
+        ladder=ladder.name,
+        ladder_version=ladder.version,
+        subject=raw_digest(ladder.spec.candidate.kind, item.answer),
+        turns_digest=turns_digest,
+        n_turns=len(item.turns),
+        finished=item.finished,
+        has_answer=item.answer is not None,
+        body=_body(item).model_dump_json(exclude_defaults=True),
+    )
+
+
+def _body(submission: TrajectorySubmission) -> Body:
+    return Body(
+        prompt=submission.problem.prompt,
+        inputs=submission.problem.inputs,
+        reference=submission.problem.reference,
+        turns=submission.turns,
+        answer=submission.answer,
+        metadata=submission.metadata,
+    )

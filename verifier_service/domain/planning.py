@@ -1,0 +1,83 @@
+"""From a rung to the check it asks for: what is verified, with what, under which key."""
+
+from __future__ import annotations
+
+from verifier_service.domain.cases import Body, Standing
+from verifier_service.domain.checks import NewCheck
+from verifier_service.domain.digests import check_key
+from verifier_service.domain.evidence import Tier
+from verifier_service.domain.ladders import Rung, VerifierUse
+from verifier_service.domain.ports.catalog import Catalog
+from verifier_service.domain.records import JsonObject, JsonValue
+from verifier_service.domain.verifiers import CheckInput, Readable
+
+IDENTIFY_PATH = "identify"
+
+
+def identify_rung(verifier: str) -> Rung:
+    """The step before the ladder: from a raw answer to a candidate."""
+    return Rung(path=IDENTIFY_PATH, tier=Tier.FAST, role="identify", use=VerifierUse(use=verifier))
+
+
+def plan_check(
+    catalog: Catalog,
+    standing: Standing,
+    rung: Rung,
+    body: Body,
+    *,
+    priority: float = 0.0,
+    deadline: float | None = None,
+) -> NewCheck:
+    """The check of one rung for one trajectory.
+
+    Process checks are keyed by the digest of the turns, all others by the candidate (its raw digest
+    while it could not be identified), together with the inputs that the verifier declares it reads.
+    """
+    info = catalog.verifier(rung.use.use)
+    params = catalog.validate_params(info.name, rung.use.params)
+    candidate: JsonValue = standing.canonical if standing.canonical is not None else body.answer
+    read = _read(info.reads - {"candidate", "turns"}, body)
+    item = CheckInput(
+        candidate=candidate if "candidate" in info.reads else None,
+        inputs=body.inputs if "inputs" in info.reads else {},
+        reference=body.reference if "reference" in info.reads else {},
+        prompt=body.prompt if "prompt" in info.reads else "",
+        turns=body.turns if "turns" in info.reads else (),
+    )
+    return NewCheck(
+        key=check_key(
+            subject=_subject(standing, info.reads),
+            verifier=info.name,
+            version=info.version,
+            libraries=catalog.library_versions(info.name),
+            params=params,
+            inputs=read,
+        ),
+        verifier=info.name,
+        version=info.version,
+        tier=info.tier,
+        params=params,
+        item=item.model_dump_json(exclude_defaults=True),
+        external=info.external,
+        priority=priority,
+        max_attempts=info.limits.max_attempts,
+        deadline=deadline,
+    )
+
+
+def _subject(standing: Standing, reads: frozenset[Readable]) -> str:
+    parts = []
+    if "candidate" in reads:
+        parts.append(standing.subject)
+    if "turns" in reads:
+        parts.append(standing.turns_digest)
+    return "/".join(parts)
+
+
+def _read(reads: frozenset[Readable], body: Body) -> JsonObject:
+    values: dict[Readable, JsonValue] = {
+        "inputs": body.inputs,
+        "reference": body.reference,
+        "prompt": list(body.prompt) if isinstance(body.prompt, list) else body.prompt,
+    }
+    return {name: values[name] for name in sorted(reads)}

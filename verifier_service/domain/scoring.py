@@ -1,0 +1,245 @@
+"""From a case to its reward: the rules, pure. A verification that did not happen is never a number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from verifier_service.domain.cases import Case
+from verifier_service.domain.checks import DemandView
+from verifier_service.domain.decisions import Estimate
+from verifier_service.domain.evidence import (
+    TIERS,
+    Cost,
+    Evidence,
+    Failure,
+    Hint,
+    Measurement,
+    Tier,
+    Verdict,
+)
+from verifier_service.domain.rewards import Interval, RewardCode, RewardReason
+from verifier_service.domain.states import CheckState, DemandState, RewardStatus
+
+BUDGET_EXHAUSTED = "budget_exhausted"
+BUDGET_DECISION = "budget:"
+DEADLINE = "deadline"
+MET_FINAL = len(TIERS)
+MET_NOTHING = -1
+FAILURE_CODES = {
+    "transient": RewardCode.INFRASTRUCTURE,
+    "resource": RewardCode.INFRASTRUCTURE,
+    "permanent": RewardCode.UNVERIFIABLE,
+    "timed_out": RewardCode.UNVERIFIABLE,
+    "task_error": RewardCode.TASK_ERROR,
+}
+ABOUT_OUTCOME = ("hard_gate", "soft_gate", "measure", "outcome", "review")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdicted:
+    """The outcome half of a reward, before process rewards and status."""
+
+    outcome: float | None = None
+    variance: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+    tier: Tier | None = None
+    settled: bool = False  # nothing that may still come can change it
+    reason: RewardReason | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Draft:
+    """A reward record before it has a revision and a place in the feed."""
+
+    status: RewardStatus
+    reward: float | None
+    outcome: float | None
+    process: tuple[float | None, ...]
+    process_weight: float
+    variance: float | None
+    interval: Interval | None
+    tier: Tier | None
+    tiers: tuple[Tier, ...]
+    measurements: tuple[Measurement, ...]
+    hints: tuple[Hint, ...]
+    reason: RewardReason | None
+    propensity: float | None
+    evidence: tuple[str, ...]
+    cost: Cost = field(default_factory=Cost)
+    credits: float = 0.0
+
+
+def score(case: Case, estimate: Estimate | None, *, closing: bool = False) -> Draft:
+    """The reward of a case as it stands. ``closing`` makes it final at its best tier, or unscored."""
+    verdict = judge(case, estimate)
+    process, process_live = process_rewards(case)
+    weight = case.ladder.spec.process.weight
+    judged = [value for value in process if value is not None]
+    bonus = weight * sum(judged) / len(judged) if judged else 0.0
+    status = RewardStatus.UNSCORED
+    if verdict.outcome is not None:
+        final = closing or (verdict.settled and not process_live)
+        status = RewardStatus.FINAL if final else RewardStatus.PROVISIONAL
+    found = [item for item in (case.evidence(demand) for demand in case.demands) if item is not None]
+    used = tuple(item for item in found if item.tier in TIERS)
+    credits, cost = _spend(case)
+    scored = verdict.outcome is not None
+    return Draft(
+        status=status,
+        reward=verdict.outcome + bonus if verdict.outcome is not None else None,
+        outcome=verdict.outcome,
+        process=process,
+        process_weight=weight,
+        variance=verdict.variance if scored else None,
+        interval=Interval(low=verdict.low, high=verdict.high) if scored else None,
+        tier=verdict.tier,
+        tiers=tuple(tier for tier in TIERS if any(item.tier is tier for item in used)),
+        measurements=tuple(measurement for item in used for measurement in item.measurements),
+        hints=tuple(hint for item in used for hint in item.hints),
+        reason=verdict.reason,
+        propensity=None,
+        evidence=tuple(sorted({item.check for item in used})),
+        cost=cost,
+        credits=credits,
+    )
+
+
+def judge(case: Case, estimate: Estimate | None) -> Verdicted:
+    """The outcome: hard gate, then people, then the model, then a soft gate, else a reason why not."""
+    if case.standing.cancelled:
+        return Verdicted(reason=RewardReason(code=RewardCode.CANCELLED, message="cancelled by the client"))
+    rejected = case.gate_rejection("hard_gate")
+    if rejected is not None:
+        return _floor(rejected, settled=True)
+    resting = not case.live() and not case.held() and not case.standing.needs_decision
+    refused = case.gate_rejection("review")
+    if refused is not None:
+        return _floor(refused, settled=resting)
+    if estimate is not None:
+        return _estimated(case, estimate, resting)
+    soft = case.gate_rejection("soft_gate")
+    if soft is not None:
+        return _floor(soft, settled=False)
+    return Verdicted(reason=_why_unscored(case))
+
+
+def process_rewards(case: Case) -> tuple[tuple[float | None, ...], bool]:
+    """process[t] = mean over the checks that judged turn t; and whether such a check is still live.
+
+    A check judges a prefix: where several prefixes were judged, the longest that has ended counts.
+    """
+    longest: dict[str, tuple[int, tuple[float | None, ...]]] = {}
+    live = False
+    for demand in case.of_role("process"):
+        path, _, length = demand.path.partition("@")
+        evidence = case.evidence(demand)
+        live |= demand.state is DemandState.REQUESTED
+        if evidence is not None and evidence.per_turn is not None:
+            known = longest.get(path)
+            if known is None or int(length or 0) > known[0]:
+                longest[path] = (int(length or 0), evidence.per_turn)
+    process: list[float | None] = []
+    for turn in range(case.standing.n_turns):
+        values = [row[turn] for _, row in longest.values() if turn < len(row)]
+        judged = [value for value in values if value is not None]
+        process.append(sum(judged) / len(judged) if judged else None)
+    return tuple(process), live
+
+
+def met_rank(case: Case, status: RewardStatus | None) -> int:
+    """How far a wait is satisfied: the rank of the highest tier T for which ``until: T`` is met,
+    ``MET_NOTHING`` for none, ``MET_FINAL`` when nothing at any tier is live, held or undecided."""
+    if status is RewardStatus.FINAL or case.standing.cancelled:
+        return MET_FINAL
+    if case.live(up_to=Tier.FAST) or case.standing.needs_decision:
+        return MET_NOTHING
+    if case.live():
+        return max(tier.rank for tier in TIERS if not case.live(up_to=tier))
+    return Tier.LAB.rank if case.held() else MET_FINAL
+
+
+def _floor(evidence: Evidence, *, settled: bool) -> Verdicted:
+    reason = evidence.reason
+    return Verdicted(
+        outcome=0.0,
+        tier=evidence.tier,
+        settled=settled,
+        reason=RewardReason(
+            code=RewardCode.REJECTED,
+            detail=reason.code if reason is not None else None,
+            message=reason.message if reason is not None else "",
+        ),
+    )
+
+
+def _estimated(case: Case, estimate: Estimate, resting: bool) -> Verdicted:
+    truth = case.ladder.spec.truth
+    tier = max([estimate.tier, *_confirming(case)], key=lambda tier: tier.rank)
+    reason = None
+    for demand in case.of_role("outcome"):
+        evidence = case.evidence(demand)
+        if evidence is not None and evidence.tier is estimate.tier and evidence.verdict is Verdict.REJECT:
+            reason = _floor(evidence, settled=False).reason
+    return Verdicted(
+        outcome=estimate.outcome,
+        variance=estimate.outcome_variance,
+        low=estimate.low,
+        high=estimate.high,
+        tier=tier,
+        settled=resting and tier.rank >= truth.rank,
+        reason=reason,
+    )
+
+
+def _confirming(case: Case) -> Iterator[Tier]:
+    """Tiers at which people accepted the candidate."""
+    for demand in case.of_role("review"):
+        evidence = case.evidence(demand)
+        if evidence is not None and evidence.verdict is Verdict.ACCEPT:
+            yield evidence.tier
+
+
+def _why_unscored(case: Case) -> RewardReason:
+    """The typed reason for a null reward."""
+    if case.live() or case.held() or case.standing.needs_decision or not case.standing.finished:
+        return RewardReason(code=RewardCode.PENDING, message="verification is under way", retryable=True)
+    failures = [failure for demand in case.demands if (failure := failure_of(demand)) is not None]
+    broken = [failure for failure in failures if failure.kind == "task_error"] or failures
+    if broken:
+        last = broken[-1]
+        return RewardReason(
+            code=FAILURE_CODES[last.kind], detail=last.code, message=last.message, retryable=last.retryable
+        )
+    unpaid = any(demand.reason == BUDGET_EXHAUSTED for demand in case.demands)
+    if unpaid or (case.standing.decision or "").startswith(BUDGET_DECISION):
+        return RewardReason(
+            code=RewardCode.BUDGET_EXHAUSTED, message="the run's budget does not cover it", retryable=True
+        )
+    return RewardReason(
+        code=RewardCode.UNVERIFIABLE,
+        detail="no_estimate",
+        message=case.standing.decision or "no verifier could estimate the outcome",
+    )
+
+
+def failure_of(demand: DemandView) -> Failure | None:
+    """The failure of a demand that counts toward the outcome and ended without evidence."""
+    check = demand.check
+    if demand.role not in ABOUT_OUTCOME or check is None or demand.state is not DemandState.SATISFIED:
+        return None
+    return check.failure if check.state is CheckState.FAILED else None
+
+
+def _spend(case: Case) -> tuple[float, Cost]:
+    """What this run paid for the case's checks, each counted once."""
+    paid = {
+        demand.check.pk: demand.check
+        for demand in case.demands
+        if demand.check is not None and demand.check.payer == case.standing.run
+    }
+    cost = Cost()
+    for check in paid.values():
+        cost = cost + check.cost
+    return sum(check.credits for check in paid.values()), cost

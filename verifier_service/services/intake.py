@@ -1,0 +1,153 @@
+"""Take trajectories in: validate, name, store. Nothing is verified here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from verifier_service.domain.cases import NewTrajectory, Standing
+from verifier_service.domain.contents import new_trajectory
+from verifier_service.domain.digests import digest
+from verifier_service.domain.errors import Conflict, InvalidInput
+from verifier_service.domain.ladders import Ladder
+from verifier_service.domain.ports.catalog import Catalog
+from verifier_service.domain.ports.store import Transaction
+from verifier_service.domain.runs import Run, RunSpec, RunState
+from verifier_service.domain.trajectories import TrajectorySubmission
+
+ItemStatus = Literal["accepted", "duplicate", "conflict", "invalid"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ItemResult:
+    """What became of one item. ``pk`` is set for accepted and duplicate ones."""
+
+    id: str | None
+    status: ItemStatus
+    error: InvalidInput | Conflict | None = None
+    pk: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Intake:
+    """Results in input order, the pks of new rows, and the feed position before them."""
+
+    results: tuple[ItemResult, ...]
+    created: tuple[int, ...]
+    cursor: int
+
+
+@dataclass(slots=True)
+class _Slot:
+    """One item on its way in."""
+
+    result: ItemResult | None = None
+    item: NewTrajectory | None = None
+    anonymous: bool = False
+
+
+def submit(
+    tx: Transaction,
+    catalog: Catalog,
+    *,
+    project: str,
+    run: str,
+    defaults: RunSpec,
+    items: Sequence[TrajectorySubmission | InvalidInput],
+) -> Intake:
+    """Store the items of one batch.
+
+    A bad item is ``invalid`` and its neighbours go on. Same id and content: ``duplicate``; other
+    content: ``conflict``. An item without id is named by its content and repeats are counted.
+    Raises ``Conflict`` when the run is closed.
+    """
+    stored = tx.runs.ensure(project, run, defaults, seed_of(project, run))
+    if stored.state is not RunState.OPEN:
+        raise Conflict("run_closed", f"run {run!r} is {stored.state} and takes no more trajectories")
+    ladders: dict[str, Ladder | InvalidInput] = {}
+    slots = [_slot(tx, catalog, stored, ladders, item) for item in items]
+    created = _store(tx, project, run, slots)
+    results = tuple(slot.result for slot in slots if slot.result is not None)
+    return Intake(results=results, created=created, cursor=stored.feed)
+
+
+def seed_of(project: str, run: str) -> int:
+    """The run's stored seed: from its name, so that a replay draws the same."""
+    return int(digest("seed", project, run)[:15], 16)
+
+
+def _slot(
+    tx: Transaction,
+    catalog: Catalog,
+    run: Run,
+    ladders: dict[str, Ladder | InvalidInput],
+    item: TrajectorySubmission | InvalidInput,
+) -> _Slot:
+    if isinstance(item, InvalidInput):
+        return _Slot(result=ItemResult(id=None, status="invalid", error=item))
+    ladder = ladders.get(item.ladder)
+    if ladder is None:
+        ladder = ladders[item.ladder] = _pinned(tx, run, item.ladder)
+    problem = ladder if isinstance(ladder, InvalidInput) else catalog.precheck(ladder.spec, item)
+    if problem is not None or isinstance(ladder, InvalidInput):
+        return _Slot(result=ItemResult(id=item.id, status="invalid", error=problem))
+    try:
+        return _Slot(item=new_trajectory(item, ladder), anonymous=item.id is None)
+    except InvalidInput as error:
+        return _Slot(result=ItemResult(id=item.id, status="invalid", error=error))
+
+
+def _pinned(tx: Transaction, run: Run, name: str) -> Ladder | InvalidInput:
+    """The version of a ladder that this run uses: pinned at first use."""
+    version = run.ladder_versions.get(name)
+    if version is None:
+        latest = tx.ladders.latest(run.project, name)
+        if latest is None:
+            return InvalidInput("unknown_ladder", f"no ladder is called {name!r}", field="ladder")
+        version = tx.runs.pin(run.project, run.id, name, latest.version)
+    return tx.ladders.version(run.project, name, version)
+
+
+def _store(tx: Transaction, project: str, run: str, slots: Sequence[_Slot]) -> tuple[int, ...]:
+    """Insert what is new, judge the rest against what is there, fill in every slot's result."""
+    first: dict[str, NewTrajectory] = {}
+    for slot in slots:
+        if slot.item is not None:
+            first.setdefault(slot.item.id, slot.item)
+    inserted = tx.trajectories.insert(project, run, list(first.values()))
+    existing = tx.trajectories.find(project, run, first.keys() - inserted.keys())
+    again: dict[int, int] = {}
+    seen: set[str] = set()
+    for slot in slots:
+        item = slot.item
+        if item is None:
+            continue
+        if item.id in inserted and item.id not in seen:
+            slot.result = ItemResult(id=item.id, status="accepted", pk=inserted[item.id])
+        else:
+            slot.result = _repeat(item, first, inserted, existing)
+            pk = slot.result.pk
+            if slot.anonymous and slot.result.status == "duplicate" and pk is not None:
+                again[pk] = again.get(pk, 0) + 1
+                slot.result = replace(slot.result, status="accepted")
+        seen.add(item.id)
+    if again:
+        tx.trajectories.count_again(again)
+    return tuple(inserted[trajectory_id] for trajectory_id in inserted)
+
+
+def _repeat(
+    item: NewTrajectory,
+    first: Mapping[str, NewTrajectory],
+    inserted: Mapping[str, int],
+    existing: Mapping[str, Standing],
+) -> ItemResult:
+    """Duplicate or conflict, against the stored row or an earlier item of the same batch."""
+    stored = existing.get(item.id)
+    content = stored.content if stored is not None else first[item.id].content
+    pk = stored.pk if stored is not None else inserted[item.id]
+    if content == item.content:
+        return ItemResult(id=item.id, status="duplicate", pk=pk)
+    error = Conflict("id_conflict", f"trajectory {item.id!r} exists with other content", field="id")
+    return ItemResult(id=item.id, status="conflict", error=error)

@@ -1,0 +1,121 @@
+"""Issue reward records for what has changed. Append-only: corrections are new revisions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from verifier_service.domain.cases import Case
+from verifier_service.domain.digests import digest
+from verifier_service.domain.evidence import Cost, Tier
+from verifier_service.domain.ports.policy import Beliefs
+from verifier_service.domain.ports.runs import StandingUpdate
+from verifier_service.domain.ports.store import Transaction
+from verifier_service.domain.rewards import RewardRecord
+from verifier_service.domain.scoring import Draft, met_rank, score
+from verifier_service.domain.states import RewardStatus
+
+
+def settle(
+    tx: Transaction, beliefs: Beliefs, cases: Sequence[Case], *, closing: bool = False
+) -> list[RewardRecord]:
+    """Append a revision for every case whose reward changed, and write back how far waits are met.
+
+    While a fast check is live nothing is issued, so a case gets one record for its whole fast tier.
+    ``final`` is superseded only by evidence from people.
+    """
+    now = datetime.fromtimestamp(tx.now(), tz=UTC)
+    drafts: dict[tuple[str, str], list[tuple[Case, Draft, str]]] = {}
+    updates: list[StandingUpdate] = []
+    for case in cases:
+        if not closing and case.live(up_to=Tier.FAST):
+            continue
+        draft = score(case, beliefs.estimate(case.ladder, case.rung_evidence()), closing=closing)
+        mark = fingerprint(draft)
+        standing = case.standing
+        if mark == standing.fingerprint or _is_settled(case, draft):
+            met = met_rank(case, standing.status)
+            if met != standing.met:
+                updates.append(_update(case, None, met))
+            continue
+        drafts.setdefault((standing.project, standing.run), []).append((case, draft, mark))
+    issued: list[RewardRecord] = []
+    for (project, run), group in drafts.items():
+        records = [_record(case, draft, now) for case, draft, _ in group]
+        stored = tx.rewards.append(project, run, records)
+        issued.extend(stored)
+        for (case, _, mark), record in zip(group, stored, strict=True):
+            updates.append(_update(case, (record, mark), met_rank(case, record.status)))
+    if updates:
+        tx.trajectories.settle(updates)
+    return issued
+
+
+def fingerprint(draft: Draft) -> str:
+    """What makes a revision: everything but the cost."""
+    return digest("draft", repr(replace(draft, cost=Cost(), credits=0.0)))
+
+
+def _is_settled(case: Case, draft: Draft) -> bool:
+    """A final record stands, unless people spoke after it."""
+    if case.standing.status is not RewardStatus.FINAL:
+        return False
+    return draft.tier is not Tier.LAB
+
+
+def _record(case: Case, draft: Draft, now: datetime) -> RewardRecord:
+    standing = case.standing
+    return RewardRecord(
+        seq=0,
+        run=standing.run,
+        trajectory=standing.id,
+        multiplicity=standing.multiplicity,
+        group=standing.group,
+        policy_version=standing.policy_version,
+        ladder=standing.ladder,
+        ladder_version=standing.ladder_version,
+        revision=standing.revision + 1,
+        status=draft.status,
+        reward=draft.reward,
+        outcome=draft.outcome,
+        process=draft.process,
+        process_weight=draft.process_weight,
+        variance=draft.variance,
+        interval=draft.interval,
+        tier=draft.tier,
+        tiers=draft.tiers,
+        measurements=draft.measurements,
+        hints=draft.hints,
+        propensity=draft.propensity,
+        reason=draft.reason,
+        cost=draft.cost,
+        credits=draft.credits,
+        evidence=draft.evidence,
+        supersedes=standing.seq,
+        issued_at=now,
+    )
+
+
+def _update(case: Case, issued: tuple[RewardRecord, str] | None, met: int) -> StandingUpdate:
+    standing = case.standing
+    if issued is None:
+        return StandingUpdate(
+            pk=standing.pk,
+            status=standing.status,
+            reward=standing.reward,
+            revision=standing.revision,
+            seq=standing.seq,
+            fingerprint=standing.fingerprint,
+            met=met,
+        )
+    record, mark = issued
+    return StandingUpdate(
+        pk=standing.pk,
+        status=record.status,
+        reward=record.reward,
+        revision=record.revision,
+        seq=record.seq,
+        fingerprint=mark,
+        met=met,
+    )

@@ -1,0 +1,65 @@
+"""The workers of a single-process service: fast apart from slow, and the sweep."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import threading
+from typing import Protocol
+
+from verifier_service.bootstrap import Service
+from verifier_service.domain.evidence import Tier
+from verifier_service.services import maintain
+from verifier_service.worker.loop import TierWorker
+from verifier_service.worker.sweep import Sweep
+
+log = logging.getLogger(__name__)
+
+OWNER_PREFIX = "embedded/"
+STOP_S = 10.0
+
+
+class Stoppable(Protocol):
+    """Something that runs in a thread until it is told to stop."""
+
+    def run(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+class Supervisor:
+    """Starts and stops the threads. One supervisor per data folder at a time."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._name = f"{OWNER_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
+        self._parts: list[Stoppable] = []
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Take back what a dead predecessor held, then start workers and sweep."""
+        self._service.mend(lambda tx: maintain.reclaim(tx, OWNER_PREFIX))
+        settings = self._service.settings
+        for tier, count, batch in (
+            (Tier.FAST, settings.fast_workers, settings.fast_batch),
+            (Tier.SIMULATION, settings.slow_workers, 1),
+            (Tier.HIGH_FIDELITY, settings.slow_workers, 1),
+        ):
+            for index in range(count):
+                owner = f"{self._name}/{tier}/{index}"
+                self._add(TierWorker(self._service, tier, owner, batch=batch), owner)
+        self._add(Sweep(self._service, f"{self._name}/sweep"), f"{self._name}/sweep")
+        log.info("workers started: %d threads", len(self._threads))
+
+    def stop(self) -> None:
+        """Stop every part; running work is given back without an attempt spent."""
+        for part in self._parts:
+            part.stop()
+        for thread in self._threads:
+            thread.join(STOP_S)
+
+    def _add(self, part: Stoppable, name: str) -> None:
+        thread = threading.Thread(target=part.run, name=name, daemon=True)
+        self._parts.append(part)
+        self._threads.append(thread)
+        thread.start()
