@@ -1,0 +1,282 @@
+"""Envelopes of the HTTP API: what requests carry around the domain's records, and what comes back.
+
+Requests are strict; responses are read tolerantly by the client, so that additions break nobody.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from verifier_service.domain.evidence import Cost, Evidence, Failure, Tier
+from verifier_service.domain.ladders import Ladder
+from verifier_service.domain.ports.catalog import VerifierListing
+from verifier_service.domain.records import JsonObject, OpenEnum, Record, Request
+from verifier_service.domain.reviews import Review
+from verifier_service.domain.rewards import RewardRecord
+from verifier_service.domain.runs import Key, Run, Scope
+from verifier_service.domain.states import RewardStatus
+from verifier_service.domain.trajectories import Identifier, Turn
+
+MAX_WAIT_S = 120.0
+MAX_QUERY_IDS = 10_000
+
+Until = Literal["fast", "simulation", "high_fidelity", "lab", "final"]
+Estimator = Literal["grpo", "dr_grpo", "rloo", "posterior"]
+
+
+# Requests
+
+
+class WaitSpec(Request):
+    """How far to wait before answering, and for how long at most."""
+
+    until: Until = "final"
+    seconds: Annotated[float, Field(ge=0.0, le=MAX_WAIT_S)] = 30.0
+
+
+class SubmitRequest(Request):
+    """A batch. Items are validated one by one, so that a bad one never affects its neighbours."""
+
+    trajectories: list[Any]
+    wait: WaitSpec | None = None
+
+
+class RewardsQuery(Request):
+    """The latest record of each of these trajectories, without uploading them again."""
+
+    ids: Annotated[tuple[Identifier, ...], Field(strict=False, max_length=MAX_QUERY_IDS)]
+    wait: WaitSpec | None = None
+
+
+class TurnsRequest(Request):
+    """Turns for position ``index`` of an unfinished trajectory; ``finished`` ends it."""
+
+    index: Annotated[int, Field(ge=0)]
+    turns: Annotated[tuple[Turn, ...], Field(strict=False)] = ()
+    answer: str | JsonObject | None = None
+    finished: bool = False
+
+
+class KeyRequest(Request):
+    """A new API key. No scope implies another."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    scopes: Annotated[frozenset[Annotated[Scope, Field(strict=False)]], Field(strict=False, min_length=1)]
+
+    @field_validator("scopes")
+    @classmethod
+    def _known(cls, scopes: frozenset[Scope]) -> frozenset[Scope]:
+        if Scope.OTHER in scopes:
+            names = ", ".join(scope for scope in Scope if scope is not Scope.OTHER)
+            raise ValueError(f"unknown scope; the scopes are {names}")
+        return scopes
+
+
+# Responses
+
+
+class ProblemDetail(Record):
+    """RFC 9457 body of every error. ``code`` is stable, ``field`` names the part that was refused."""
+
+    type: str = "about:blank"
+    title: str = ""
+    status: int = 0
+    detail: str = ""
+    code: str = "error"
+    field: str | None = None
+    retryable: bool = False
+
+
+class ItemError(Record):
+    """Why one item of a batch was not taken."""
+
+    code: str
+    message: str
+    field: str | None = None
+
+
+class SubmitStatus(OpenEnum):
+    """What became of one item."""
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"
+    CONFLICT = "conflict"
+    INVALID = "invalid"
+    OTHER = "other"
+
+
+class SubmitResult(Record):
+    """One item's fate, and its latest reward record if there is one. ``id`` is null where none was readable."""
+
+    id: str | None
+    status: SubmitStatus
+    error: ItemError | None = None
+    reward: RewardRecord | None = None
+
+
+class SubmitResponse(Record):
+    """Results in input order.
+
+    ``complete``: the wait is met for every item. ``cursor``: the run's feed position from before the
+    batch's first record, so following from there misses nothing.
+    """
+
+    results: tuple[SubmitResult, ...]
+    complete: bool = True
+    cursor: int = 0
+
+
+class RewardsPage(Record):
+    """A piece of the feed in commit order; ``cursor`` is what to pass as ``after`` next."""
+
+    records: tuple[RewardRecord, ...]
+    cursor: int
+
+
+class RewardsAnswer(Record):
+    """Answer to a query: the newest record of each id that has one, in the order asked.
+
+    ``unknown``: ids the run has never seen. ``complete``: the wait is met for every known id.
+    """
+
+    records: tuple[RewardRecord, ...]
+    unknown: tuple[str, ...] = ()
+    complete: bool = True
+    cursor: int = 0
+
+
+class GrowResponse(Record):
+    """After growing: how many turns there are, and the newest record if there is one."""
+
+    id: str
+    changed: bool
+    n_turns: int
+    finished: bool
+    reward: RewardRecord | None = None
+
+
+class CheckLine(Record):
+    """A check as a case shows it."""
+
+    key: str
+    verifier: str
+    tier: Tier
+    state: str
+    attempt: int = 0
+    credits: float = 0.0
+    cost: Cost = Cost()
+    payer: str | None = None
+    started_at: datetime | None = None
+    not_before: datetime | None = None
+    evidence: Evidence | None = None
+    failure: Failure | None = None
+
+
+class DemandLine(Record):
+    """A demand as a case shows it: the decision, the quote and the check it led to."""
+
+    path: str
+    role: str
+    tier: Tier
+    state: str
+    reason: str
+    quote: float = 0.0
+    rank: float | None = None
+    propensity: float | None = None
+    decided_at: datetime | None = None
+    check: CheckLine | None = None
+
+
+class CaseView(Record):
+    """The whole case. ``reference`` is shown only to keys with scope ``gold``."""
+
+    id: str
+    run: str
+    ladder: str
+    ladder_version: int
+    group: str | None = None
+    group_size: int | None = None
+    policy_version: str | None = None
+    multiplicity: int = 1
+    finished: bool = True
+    cancelled: bool = False
+    status: RewardStatus | None = None
+    decision: str | None = None
+    canonical: str | None = None
+    prompt: str | list[JsonObject] = ""
+    inputs: JsonObject = {}
+    reference: JsonObject | None = None
+    turns: tuple[JsonObject, ...] = ()
+    answer: str | JsonObject | None = None
+    metadata: JsonObject = {}
+    demands: tuple[DemandLine, ...] = ()
+    rewards: tuple[RewardRecord, ...] = ()
+    created_at: datetime
+
+
+class CancelResponse(Record):
+    """A cancelled trajectory with its newest record."""
+
+    id: str
+    cancelled: bool = True
+    reward: RewardRecord | None = None
+
+
+class RunList(Record):
+    """The project's runs, newest first."""
+
+    runs: tuple[Run, ...]
+
+
+class LadderList(Record):
+    """The latest version of every ladder, by name."""
+
+    ladders: tuple[Ladder, ...]
+
+
+class LadderStored(Record):
+    """A stored ladder; ``created`` is false when the content was already there."""
+
+    ladder: Ladder
+    created: bool
+
+
+class VerifierList(Record):
+    """The catalogue, by tier and name."""
+
+    verifiers: tuple[VerifierListing, ...]
+
+
+class KeyList(Record):
+    """The project's keys, oldest first, without secrets."""
+
+    keys: tuple[Key, ...]
+
+
+class KeyCreated(Record):
+    """A new key; ``token`` is shown this once and never stored."""
+
+    key: Key
+    token: str
+
+
+class ReviewList(Record):
+    """Items of the desk, oldest first."""
+
+    reviews: tuple[Review, ...]
+
+
+class ReviewClaimed(Record):
+    """The reserved item, or null when none is free."""
+
+    review: Review | None
+
+
+class ReviewDecided(Record):
+    """The item after a vote; ``created`` is false when the same vote was already there."""
+
+    review: Review
+    created: bool
