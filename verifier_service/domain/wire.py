@@ -109,7 +109,7 @@ class SubmitStatus(OpenEnum):
 
 
 class SubmitResult(Record):
-    """One item's fate, and its latest reward record if there is one. ``id`` is null where none was readable."""
+    """One item's fate and its newest reward record, if any; ``id`` is null where none was readable."""
 
     id: str | None
     status: SubmitStatus
