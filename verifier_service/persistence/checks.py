@@ -1,0 +1,173 @@
+"""Checks: found or made by key, and looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import bindparam, select, update
+
+from verifier_service.domain.checks import CheckRef, CheckView, NewCheck
+from verifier_service.domain.digests import canonical_json
+from verifier_service.domain.errors import Contended, NotFound
+from verifier_service.domain.states import LIVE_CHECKS, CheckState
+from verifier_service.persistence import tables
+from verifier_service.persistence.cases import VIEWED, check_view
+from verifier_service.persistence.database import Database, clock, ordered, sql
+from verifier_service.persistence.endings import Endings
+from verifier_service.persistence.leases import Leases
+from verifier_service.persistence.runs import no_run
+from verifier_service.persistence.withdrawals import Withdrawals
+
+_checks, _runs = tables.checks, tables.runs
+_ROUNDS = 8
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is stored under one key."""
+
+    replicates: int = 0
+    live: int | None = None
+    state: CheckState | None = None
+    succeeded: int | None = None
+    precedence: float = 0.0
+
+
+class SqlChecks(Leases, Endings, Withdrawals):
+    """See ``ports.work.Checks``."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def ensure(
+        self, project: str, payer: str, wanted: Sequence[NewCheck], *, force: bool = False
+    ) -> list[CheckRef]:
+        """An older success is served before a live replicate: evidence at hand needs no wait."""
+        if not wanted:
+            return []
+        run = self._db.first(select(_runs.c.pk).where(_runs.c.project == project, _runs.c.id == payer))
+        if run is None:
+            raise no_run(payer)
+        best = _by_key(wanted)
+        refs: dict[str, CheckRef] = {}
+        for _ in range(_ROUNDS):
+            missing = [key for key in best if key not in refs]
+            if not missing:
+                break
+            known = self._known(project, missing)
+            self._reuse(known, best, refs, force=force)
+            new = [(best[key], known.get(key, _Known())) for key in missing if key not in refs]
+            self._make(project, run.pk, new, refs)
+        else:
+            raise Contended("checks_contended", "other transactions keep making the same checks")
+        return [refs[one.key] for one in wanted]
+
+    def view(self, pk: int) -> CheckView:
+        viewed = select(*VIEWED).join(_runs, _runs.c.pk == _checks.c.payer)
+        row = self._db.first(viewed.where(_checks.c.pk == pk))
+        if row is None:
+            raise NotFound("check_not_found", f"no check {pk}")
+        return check_view(pk, row)
+
+    def with_passed_deadline(self, limit: int) -> list[int]:
+        passed = select(_checks.c.pk).where(
+            sql(tables.DUE), _checks.c.external, _checks.c.deadline < clock()
+        )
+        return [
+            row.pk for row in self._db.all(passed.order_by(_checks.c.deadline, _checks.c.pk).limit(limit))
+        ]
+
+    def _known(self, project: str, keys: Collection[str]) -> dict[str, _Known]:
+        """What is stored per key, with the live rows locked so that nobody ends them meanwhile."""
+        columns = select(
+            _checks.c.pk, _checks.c.key, _checks.c.state, _checks.c.replicate, _checks.c.precedence
+        )
+        stored = columns.where(_checks.c.project == project, self._db.among(_checks.c.key, keys))
+        rows = self._db.all(stored)
+        live = [row.pk for row in rows if row.state in LIVE_CHECKS]
+        if live and self._db.postgres:
+            these = columns.where(self._db.among(_checks.c.pk, ordered(live))).order_by(_checks.c.pk)
+            rows = [
+                *(row for row in rows if row.state not in LIVE_CHECKS),
+                *self._db.all(self._db.locked(these)),
+            ]
+        known: dict[str, _Known] = {}
+        for row in rows:
+            one = known.setdefault(row.key, _Known())
+            one.replicates = max(one.replicates, row.replicate + 1)
+            if row.state in LIVE_CHECKS:
+                one.live, one.state, one.precedence = row.pk, CheckState(row.state), row.precedence
+            elif row.state == CheckState.SUCCEEDED:
+                one.succeeded = max(one.succeeded or 0, row.pk)
+        return known
+
+    def _reuse(
+        self, known: dict[str, _Known], best: dict[str, NewCheck], refs: dict[str, CheckRef], *, force: bool
+    ) -> None:
+        raised = []
+        for key, one in known.items():
+            if one.succeeded is not None and not force:
+                refs[key] = CheckRef(pk=one.succeeded, key=key, state=CheckState.SUCCEEDED, created=False)
+            elif one.live is not None and one.state is not None:
+                refs[key] = CheckRef(pk=one.live, key=key, state=one.state, created=False)
+                if -best[key].priority < one.precedence:
+                    raised.append({"b_pk": one.live, "b_precedence": -best[key].priority})
+        risen = update(_checks).where(_checks.c.pk == bindparam("b_pk"))
+        self._db.run(risen.values(precedence=bindparam("b_precedence")), raised)
+
+    def _make(
+        self,
+        project: str,
+        payer: int,
+        new: Sequence[tuple[NewCheck, _Known]],
+        refs: dict[str, CheckRef],
+    ) -> None:
+        """Insert in key order; a key that another transaction made first is left to the next round."""
+        params: dict[int, str] = {}
+        rows = [
+            _row(project, payer, one, known.replicates, params)
+            for one, known in sorted(new, key=lambda pair: pair[0].key)
+        ]
+        made = self._db.insert_new(_checks).values(created_at=clock())
+        for row in self._db.all(made.returning(_checks.c.key, _checks.c.pk), rows):
+            refs[row.key] = CheckRef(pk=row.pk, key=row.key, state=CheckState.QUEUED, created=True)
+
+
+def _by_key(wanted: Sequence[NewCheck]) -> dict[str, NewCheck]:
+    """One wish per key, with the highest priority."""
+    best: dict[str, NewCheck] = {}
+    for one in wanted:
+        if one.key not in best or one.priority > best[one.key].priority:
+            best[one.key] = one
+    return best
+
+
+def _row(project: str, payer: int, one: NewCheck, replicate: int, params: dict[int, str]) -> dict[str, Any]:
+    # Checks of one rung share the parameters object: serialise it once per call.
+    text = params.get(id(one.params))
+    if text is None:
+        text = params[id(one.params)] = canonical_json(one.params)
+    return {
+        "project": project,
+        "key": one.key,
+        "replicate": replicate,
+        "verifier": one.verifier,
+        "version": one.version,
+        "tier": one.tier.value,
+        "external": one.external,
+        "params": text,
+        "item": one.item,
+        "precedence": -one.priority,
+        "deadline": one.deadline,
+        "max_attempts": one.max_attempts,
+        "payer": payer,
+        "account": "human" if one.external else "compute",
+        "state": CheckState.QUEUED.value,
+        "fence": 0,
+        "attempt": 0,
+        "interruptions": 0,
+        "reserved": 0.0,
+        "spent": 0.0,
+    }

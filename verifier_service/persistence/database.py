@@ -1,0 +1,127 @@
+"""One connection inside one transaction, and the few statements that differ between databases."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Double,
+    Executable,
+    FromClause,
+    Row,
+    Select,
+    Table,
+    Text,
+    any_,
+    bindparam,
+    func,
+    literal_column,
+    select,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+
+Values: TypeAlias = Mapping[str, Any]
+
+
+class clock(ColumnElement[float]):  # noqa: N801 - reads as an SQL function where it is used
+    """Database time in epoch seconds, evaluated once per statement."""
+
+    type = Double()
+    inherit_cache = True
+
+
+@compiles(clock, "sqlite")
+def _sqlite_clock(_element: clock, _compiler: SQLCompiler, **_: Any) -> str:
+    return "((julianday('now') - 2440587.5) * 86400.0)"
+
+
+@compiles(clock, "postgresql")
+def _postgres_clock(_element: clock, _compiler: SQLCompiler, **_: Any) -> str:
+    # A scalar subquery is evaluated once; the bare function would run for every row and hide indexes.
+    return "(SELECT extract(epoch FROM clock_timestamp())::double precision)"
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """What every part of a transaction works with."""
+
+    connection: Connection
+    postgres: bool
+
+    def now(self) -> float:
+        """Database time."""
+        return float(self.connection.execute(select(clock())).scalar_one())
+
+    def run(self, statement: Executable, rows: Sequence[Values] | Values | None = None) -> int:
+        """Execute for effect; returns the number of rows matched (of a single execution)."""
+        if rows is not None and not rows:
+            return 0
+        return self.connection.execute(statement, rows).rowcount
+
+    def all(
+        self, statement: Executable, rows: Sequence[Values] | Values | None = None
+    ) -> Sequence[Row[Any]]:
+        """Execute and fetch everything."""
+        if rows is not None and not rows:
+            return []
+        return self.connection.execute(statement, rows).all()
+
+    def first(self, statement: Executable) -> Row[Any] | None:
+        """Execute and fetch the first row."""
+        return self.connection.execute(statement).first()
+
+    def among(self, column: ColumnElement[Any], values: Iterable[Any]) -> ColumnElement[bool]:
+        """``column IN values`` as one parameter: no limit on their number, one cached statement."""
+        listed = list(values)
+        if self.postgres:
+            kind = Text() if listed and isinstance(listed[0], str) else BigInteger()
+            return column == any_(bindparam(None, listed, type_=ARRAY(kind)))
+        each = func.json_each(json.dumps(listed)).table_valued("value")
+        return column.in_(select(each.c.value))
+
+    def insert_new(self, table: Table) -> postgresql.Insert | sqlite.Insert:
+        """An insert that skips rows which exist, under any unique index."""
+        if self.postgres:
+            return postgresql.insert(table).on_conflict_do_nothing()
+        return sqlite.insert(table).on_conflict_do_nothing()
+
+    def locked(
+        self, statement: Select[Any], *, of: FromClause | None = None, skip: bool = False
+    ) -> Select[Any]:
+        """Lock the selected rows until the end of the transaction.
+
+        SQLite writers already hold the only write lock. ``key_share`` lets inserts that refer to the
+        row by foreign key pass.
+        """
+        if not self.postgres:
+            return statement
+        return statement.with_for_update(key_share=True, skip_locked=skip, of=of)
+
+
+def sql(predicate: str) -> ColumnElement[bool]:
+    """A predicate as literal text: a partial index is used only where its literals are repeated."""
+    return literal_column(f"({predicate})")
+
+
+def clean(text: str) -> str:
+    """Text that both databases take: NUL and lone surrogates become U+FFFD.
+
+    Intake refuses both at the door; this guards what verifiers and operators write.
+    """
+    if text.isascii() and "\x00" not in text:
+        return text
+    return text.replace("\x00", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def ordered(values: Collection[int]) -> list[int]:
+    """Distinct primary keys in locking order."""
+    return sorted(set(values))

@@ -1,0 +1,121 @@
+"""Demands: the wishes of runs for checks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from sqlalchemy import Update, select, update
+
+from verifier_service.domain.checks import NewDemand
+from verifier_service.domain.errors import IllegalTransition, NotFound
+from verifier_service.domain.states import LIVE_CHECKS, DemandState, demand_sources_of
+from verifier_service.persistence import tables
+from verifier_service.persistence.database import Database, clean, clock, ordered, sql
+
+_checks, _demands, _cases, _runs = tables.checks, tables.demands, tables.trajectories, tables.runs
+
+
+class SqlDemands:
+    """See ``ports.work.Demands``."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def insert(self, demands: Sequence[NewDemand]) -> None:
+        if not demands:
+            return
+        cases = select(_cases.c.pk, _cases.c.run)
+        cases = cases.where(self._db.among(_cases.c.pk, ordered([one.trajectory for one in demands])))
+        run_of = {row.pk: row.run for row in self._db.all(cases)}
+        live = self._live([one.check for one in demands if one.check is not None])
+        rows = [_row(one, run_of[one.trajectory], live) for one in demands]
+        rows.sort(key=lambda row: (row["trajectory"], row["path"]))
+        self._db.run(self._db.insert_new(_demands).values(decided_at=clock()), rows)
+
+    def request(self, demand: int, check: int, *, reason: str, quote: float) -> None:
+        """Raises ``IllegalTransition`` unless the demand is held."""
+        state = DemandState.REQUESTED if self._live([check]) else DemandState.SATISFIED
+        moved = update(_demands).values(check_pk=check, quote=quote, state=state.value)
+        self._move(demand, moved, demand_sources_of(DemandState.REQUESTED), reason)
+
+    def hold(self, demand: int, *, reason: str, rank: float | None) -> None:
+        """Raises ``IllegalTransition`` unless the demand is requested or held."""
+        sources = (DemandState.HELD, *demand_sources_of(DemandState.HELD))
+        moved = update(_demands).values(rank=rank, state=DemandState.HELD.value)
+        self._move(demand, moved, sources, reason)
+
+    def withdraw(self, demands: Collection[int], *, reason: str) -> list[int]:
+        sources = [state.value for state in demand_sources_of(DemandState.WITHDRAWN)]
+        these = select(_demands.c.pk, _demands.c.check_pk)
+        these = these.where(self._db.among(_demands.c.pk, ordered(demands)), _demands.c.state.in_(sources))
+        rows = self._db.all(self._db.locked(these.order_by(_demands.c.pk)))
+        self._set([row.pk for row in rows], DemandState.WITHDRAWN, reason=clean(reason), decided_at=clock())
+        return ordered([row.check_pk for row in rows if row.check_pk is not None])
+
+    def satisfy(self, checks: Collection[int]) -> list[int]:
+        these = (
+            select(_demands.c.pk, _demands.c.trajectory)
+            .join(_checks, _checks.c.pk == _demands.c.check_pk)
+            .where(self._db.among(_demands.c.check_pk, ordered(checks)))
+            .where(sql(f"demands.{tables.REQUESTED}"), _checks.c.state.not_in(_live_values()))
+        )
+        rows = self._db.all(self._db.locked(these.order_by(_demands.c.pk), of=_demands))
+        self._set([row.pk for row in rows], DemandState.SATISFIED)
+        return ordered([row.trajectory for row in rows])
+
+    def wanting(self, check: int) -> list[tuple[int, int, str]]:
+        found = (
+            select(_demands.c.pk, _demands.c.trajectory, _runs.c.id)
+            .join(_runs, _runs.c.pk == _demands.c.run)
+            .where(_demands.c.check_pk == check, sql(f"demands.{tables.REQUESTED}"))
+        )
+        return [(row.pk, row.trajectory, row.id) for row in self._db.all(found.order_by(_demands.c.pk))]
+
+    def unadvanced(self, limit: int) -> list[int]:
+        found = (
+            select(_demands.c.trajectory)
+            .join(_checks, _checks.c.pk == _demands.c.check_pk)
+            .where(sql(f"demands.{tables.REQUESTED}"), _checks.c.state.not_in(_live_values()))
+            .distinct()
+        )
+        return [row.trajectory for row in self._db.all(found.order_by(_demands.c.trajectory).limit(limit))]
+
+    def _live(self, checks: Collection[int]) -> set[int]:
+        found = select(_checks.c.pk).where(self._db.among(_checks.c.pk, ordered(checks)))
+        return {row.pk for row in self._db.all(found.where(_checks.c.state.in_(_live_values())))}
+
+    def _set(self, pks: Sequence[int], state: DemandState, **values: Any) -> None:
+        if pks:
+            moved = update(_demands).where(self._db.among(_demands.c.pk, pks))
+            self._db.run(moved.values(state=state.value, **values))
+
+    def _move(self, demand: int, moved: Update, sources: Sequence[DemandState], reason: str) -> None:
+        moved = moved.where(_demands.c.pk == demand, _demands.c.state.in_([one.value for one in sources]))
+        if self._db.run(moved.values(reason=clean(reason), decided_at=clock())) == 1:
+            return
+        row = self._db.first(select(_demands.c.state).where(_demands.c.pk == demand))
+        if row is None:
+            raise NotFound("demand_not_found", f"no demand {demand}")
+        raise IllegalTransition("illegal_transition", f"demand {demand} is {row.state}")
+
+
+def _live_values() -> list[str]:
+    return sorted(state.value for state in LIVE_CHECKS)
+
+
+def _row(one: NewDemand, run: int, live: set[int]) -> dict[str, Any]:
+    ended = one.state is DemandState.REQUESTED and one.check not in live
+    return {
+        "run": run,
+        "trajectory": one.trajectory,
+        "check_pk": one.check,
+        "path": one.path,
+        "role": one.role,
+        "tier": one.tier.value,
+        "state": (DemandState.SATISFIED if ended else one.state).value,
+        "reason": clean(one.reason),
+        "quote": one.quote,
+        "rank": one.rank,
+        "propensity": one.propensity,
+    }

@@ -1,0 +1,213 @@
+"""How attempts end: completed by their holder, reaped, reclaimed, or decided outside.
+
+Every end releases the check's reservation and charges its payer in the same transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import Row, Select, bindparam, func, select, update
+
+from verifier_service.domain.checks import Completion
+from verifier_service.domain.errors import IllegalTransition
+from verifier_service.domain.evidence import Cost, Evidence, Failure
+from verifier_service.domain.states import LIVE_CHECKS, CheckState, require_move
+from verifier_service.persistence import tables
+from verifier_service.persistence.cases import read_cost
+from verifier_service.persistence.database import Database, clock, ordered, sql
+from verifier_service.persistence.documents import dumped
+from verifier_service.persistence.ledger import Movements
+
+_checks, _counters = tables.checks, tables.counters
+MAX_INTERRUPTIONS = 20
+STALE = "stale_completions"
+WORKER_LOST = Failure(
+    kind="transient", code="worker_lost", message="the worker stopped renewing its lease", retryable=True
+)
+INTERRUPTED = Failure(
+    kind="transient", code="interrupted", message="the service stopped during every attempt", retryable=True
+)
+
+ATTEMPT = select(
+    _checks.c.pk,
+    _checks.c.state,
+    _checks.c.lease_owner,
+    _checks.c.fence,
+    _checks.c.attempt,
+    _checks.c.max_attempts,
+    _checks.c.interruptions,
+    _checks.c.payer,
+    _checks.c.account,
+    _checks.c.reserved,
+    _checks.c.cost,
+    clock().label("now"),
+)
+_END = (
+    update(_checks)
+    .where(_checks.c.pk == bindparam("b_pk"))
+    .values(
+        state=bindparam("b_state"),
+        attempt=bindparam("b_attempt"),
+        interruptions=bindparam("b_interruptions"),
+        spent=_checks.c.spent + bindparam("b_charged"),
+        cost=bindparam("b_cost"),
+        evidence=bindparam("b_evidence"),
+        failure=bindparam("b_failure"),
+        not_before=bindparam("b_not_before"),
+        ended_at=bindparam("b_ended_at"),
+        reserved=0.0,
+        lease_owner=None,
+        lease_until=None,
+    )
+)
+
+
+class Ends:
+    """The ends of several attempts, written together: checks first, then the accounts they touch."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+        self._rows: list[dict[str, Any]] = []
+        self._movements = Movements()
+
+    def add(
+        self,
+        attempt: Row[Any],
+        state: CheckState,
+        *,
+        evidence: Evidence | None = None,
+        failure: Failure | None = None,
+        cost: Cost | None = None,
+        credits: float = 0.0,
+        spent_attempts: int = 0,
+        interruptions: int = 0,
+        delay_s: float = 0.0,
+    ) -> None:
+        """End one locked attempt in ``state``."""
+        require_move(CheckState(attempt.state), state)
+        if (state is CheckState.SUCCEEDED) != (evidence is not None):
+            raise IllegalTransition(
+                "evidence_required", "a check succeeds with evidence, and only then has it"
+            )
+        charged = max(0.0, min(credits, attempt.reserved))
+        self._movements.add(attempt.payer, attempt.account, reserved=-attempt.reserved, spent=charged)
+        self._rows.append(
+            {
+                "b_pk": attempt.pk,
+                "b_state": state.value,
+                "b_attempt": attempt.attempt + spent_attempts,
+                "b_interruptions": attempt.interruptions + interruptions,
+                "b_charged": charged,
+                "b_cost": attempt.cost if cost is None else dumped(read_cost(attempt.cost) + cost),
+                "b_evidence": None if evidence is None else dumped(evidence),
+                "b_failure": None if failure is None else dumped(failure),
+                "b_not_before": attempt.now + delay_s if delay_s > 0 else None,
+                "b_ended_at": None if state in LIVE_CHECKS else attempt.now,
+            }
+        )
+
+    def write(self) -> list[int]:
+        """Apply everything; returns the pks that ended."""
+        self._db.run(_END, self._rows)
+        self._movements.apply(self._db)
+        return [row["b_pk"] for row in self._rows]
+
+
+class Endings:
+    """The part of ``ports.work.Checks`` that ends attempts."""
+
+    _db: Database
+
+    def complete(self, owner: str, completions: Sequence[Completion]) -> set[int]:
+        attempts = self._attempts([one.pk for one in completions])
+        ends, stale = Ends(self._db), 0
+        for one in completions:
+            attempt = attempts.get(one.pk)
+            if attempt is None or not _holds(attempt, owner, one.fence):
+                stale += 1
+                continue
+            del attempts[one.pk]
+            state = one.state
+            if (
+                state is CheckState.QUEUED
+                and one.spend_attempt
+                and attempt.attempt + 1 >= attempt.max_attempts
+            ):
+                state = CheckState.FAILED
+            ends.add(
+                attempt,
+                state,
+                evidence=one.evidence,
+                failure=one.failure,
+                cost=one.cost,
+                credits=one.credits,
+                spent_attempts=int(one.spend_attempt),
+                delay_s=one.delay_s if state is CheckState.QUEUED else 0.0,
+            )
+        accepted = set(ends.write())
+        self._count_stale(stale)
+        return accepted
+
+    def finish_external(
+        self,
+        pk: int,
+        state: CheckState,
+        *,
+        evidence: Evidence | None = None,
+        failure: Failure | None = None,
+        cost: Cost | None = None,
+        credits: float = 0.0,
+    ) -> bool:
+        attempt = self._attempts([pk]).get(pk)
+        if attempt is None or attempt.state != CheckState.WAITING_EXTERNAL:
+            return False
+        ends = Ends(self._db)
+        ends.add(attempt, state, evidence=evidence, failure=failure, cost=cost, credits=credits)
+        return ends.write() == [pk]
+
+    def reap(self, limit: int) -> list[int]:
+        expired = ATTEMPT.where(sql(tables.RUNNING), _checks.c.lease_until < clock())
+        ends = Ends(self._db)
+        for attempt in self._skipping(expired.order_by(_checks.c.lease_until).limit(limit)):
+            last = attempt.attempt + 1 >= attempt.max_attempts
+            state = CheckState.FAILED if last else CheckState.QUEUED
+            ends.add(attempt, state, failure=WORKER_LOST, spent_attempts=1)
+        return ends.write()
+
+    def reclaim(self, owner_prefix: str) -> list[int]:
+        held = ATTEMPT.where(
+            sql(tables.RUNNING), func.substr(_checks.c.lease_owner, 1, len(owner_prefix)) == owner_prefix
+        )
+        ends = Ends(self._db)
+        for attempt in self._skipping(held.order_by(_checks.c.pk)):
+            last = attempt.interruptions + 1 >= MAX_INTERRUPTIONS
+            state = CheckState.FAILED if last else CheckState.QUEUED
+            ends.add(attempt, state, failure=INTERRUPTED if last else None, interruptions=1)
+        return ends.write()
+
+    def stale_completions(self) -> int:
+        row = self._db.first(select(_counters.c.value).where(_counters.c.name == STALE))
+        return 0 if row is None else int(row.value)
+
+    def _attempts(self, pks: Iterable[int]) -> dict[int, Row[Any]]:
+        """Attempts by pk, locked in order."""
+        these = ATTEMPT.where(self._db.among(_checks.c.pk, ordered(list(pks)))).order_by(_checks.c.pk)
+        return {row.pk: row for row in self._db.all(self._db.locked(these))}
+
+    def _skipping(self, attempts: Select[Any]) -> Sequence[Row[Any]]:
+        """Attempts that nobody else is ending right now."""
+        return self._db.all(self._db.locked(attempts, skip=True))
+
+    def _count_stale(self, count: int) -> None:
+        if count:
+            self._db.run(self._db.insert_new(_counters).values(name=STALE, value=0))
+            more = update(_counters).where(_counters.c.name == STALE)
+            self._db.run(more.values(value=_counters.c.value + count))
+
+
+def _holds(attempt: Row[Any], owner: str, fence: int) -> bool:
+    return bool(
+        attempt.state == CheckState.RUNNING and attempt.lease_owner == owner and attempt.fence == fence
+    )

@@ -1,0 +1,78 @@
+"""Engines: SQLite with explicit transactions, Postgres with psycopg 3."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+
+from verifier_service.persistence.store import SqlStore
+
+BUSY_TIMEOUT_S = 30.0
+POOL_SIZE = 10
+MAX_OVERFLOW = 30
+
+
+def database_url(url: str) -> URL:
+    """The URL with its driver; ``postgres://`` and ``postgresql://`` mean psycopg 3."""
+    parsed = make_url(url)
+    backend = parsed.drivername.split("+", maxsplit=1)[0]
+    if backend in ("postgres", "postgresql"):
+        return parsed.set(drivername="postgresql+psycopg")
+    if backend != "sqlite":
+        raise ValueError(f"unsupported database {parsed.drivername!r}: use sqlite:/// or postgresql://")
+    if parsed.database in (None, "", ":memory:"):
+        raise ValueError(
+            "SQLite needs a file: transactions of several threads cannot share a memory database"
+        )
+    return parsed
+
+
+def open_engines(url: str) -> tuple[Engine, Engine]:
+    """The engine for read-write transactions and the one for snapshots."""
+    parsed = database_url(url)
+    if parsed.get_backend_name() == "sqlite":
+        return _sqlite(parsed, "BEGIN IMMEDIATE", read_only=False), _sqlite(parsed, "BEGIN", read_only=True)
+    writer = create_engine(
+        parsed,
+        pool_size=POOL_SIZE,
+        max_overflow=MAX_OVERFLOW,
+        pool_pre_ping=True,
+        isolation_level="READ COMMITTED",
+    )
+    reader = writer.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+    return writer, reader
+
+
+def _sqlite(url: URL, begin: str, *, read_only: bool) -> Engine:
+    engine = create_engine(
+        url,
+        pool_size=POOL_SIZE,
+        max_overflow=MAX_OVERFLOW,
+        # None hands transaction control to us: the driver's own BEGIN is deferred and a later write
+        # of a reader then fails with "database is locked".
+        connect_args={"timeout": BUSY_TIMEOUT_S, "isolation_level": None, "check_same_thread": False},
+    )
+
+    def prepare(connection: Any, _record: Any) -> None:
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA journal_mode = WAL")
+        cursor.execute("PRAGMA synchronous = FULL")
+        cursor.execute("PRAGMA foreign_keys = ON")
+        cursor.execute("PRAGMA cache_size = -32768")
+        cursor.execute("PRAGMA temp_store = MEMORY")
+        if read_only:
+            cursor.execute("PRAGMA query_only = ON")
+        cursor.close()
+
+    def start(connection: Connection) -> None:
+        connection.exec_driver_sql(begin)
+
+    event.listen(engine, "connect", prepare)
+    event.listen(engine, "begin", start)
+    return engine
+
+
+def create_store(url: str) -> SqlStore:
+    """Open the migrated database at ``url``: ``sqlite:///FILE``, ``postgresql://…`` or ``postgres://…``."""
+    return SqlStore(*open_engines(url))

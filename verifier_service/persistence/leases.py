@@ -1,0 +1,128 @@
+"""Leases: who works on which check, until when."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from sqlalchemy import Row, Select, func, or_, select, update
+
+from verifier_service.domain.checks import Claim
+from verifier_service.domain.evidence import Tier
+from verifier_service.domain.states import CheckState
+from verifier_service.persistence import tables
+from verifier_service.persistence.database import Database, clock, ordered, sql
+
+_checks, _runs = tables.checks, tables.runs
+
+
+class Leases:
+    """The part of ``ports.work.Checks`` between a claim and the end of an attempt."""
+
+    _db: Database
+
+    def claim(self, tier: Tier, limit: int, owner: str, ttl_s: float) -> list[Claim]:
+        """Rows locked by another claim are skipped, so two claims never wait for each other."""
+        best = _ready(select(_checks.c.verifier, _checks.c.version, _checks.c.params), tier)
+        first = self._db.first(self._db.locked(best.limit(1), of=_checks, skip=True)) if limit > 0 else None
+        if first is None:
+            return []
+        alike = _ready(_CLAIMED, tier).where(
+            _checks.c.verifier == first.verifier,
+            _checks.c.version == first.version,
+            _checks.c.params == first.params,
+        )
+        rows = self._db.all(self._db.locked(alike.limit(limit), of=_checks, skip=True))
+        leased = update(_checks).where(self._db.among(_checks.c.pk, [row.pk for row in rows]))
+        self._db.run(
+            leased.values(
+                state=CheckState.RUNNING.value,
+                lease_owner=owner,
+                lease_until=clock() + ttl_s,
+                started_at=clock(),
+                not_before=None,
+                fence=_checks.c.fence + 1,
+            )
+        )
+        params = json.loads(first.params)
+        return [_claim(row, tier, params) for row in rows]
+
+    def beat(self, owner: str, fences: Mapping[int, int], ttl_s: float) -> set[int]:
+        mine = select(_checks.c.pk, _checks.c.fence).where(
+            self._db.among(_checks.c.pk, ordered(fences)),
+            sql(tables.RUNNING),
+            _checks.c.lease_owner == owner,
+        )
+        rows = self._db.all(self._db.locked(mine.order_by(_checks.c.pk)))
+        held = {row.pk for row in rows if row.fence == fences[row.pk]}
+        renewed = update(_checks).where(self._db.among(_checks.c.pk, ordered(held)))
+        self._db.run(renewed.values(lease_until=clock() + ttl_s))
+        return held
+
+    def wait_external(self, owner: str, pk: int, fence: int) -> bool:
+        handed = update(_checks).where(
+            _checks.c.pk == pk,
+            sql(tables.RUNNING),
+            _checks.c.lease_owner == owner,
+            _checks.c.fence == fence,
+        )
+        state = CheckState.WAITING_EXTERNAL.value
+        return self._db.run(handed.values(state=state, lease_owner=None, lease_until=None)) == 1
+
+    def cancelled(self, pks: Collection[int]) -> set[int]:
+        running = select(_checks.c.pk).where(
+            self._db.among(_checks.c.pk, ordered(pks)), sql(tables.RUNNING)
+        )
+        return set(pks) - {row.pk for row in self._db.all(running)}
+
+    def ready(self) -> dict[Tier, int]:
+        counted = select(_checks.c.tier, func.count().label("n")).where(sql(tables.QUEUED), _due())
+        return {Tier(row.tier): row.n for row in self._db.all(counted.group_by(_checks.c.tier))}
+
+
+_CLAIMED = select(
+    _checks.c.pk,
+    _checks.c.key,
+    _checks.c.project,
+    _checks.c.verifier,
+    _checks.c.version,
+    _checks.c.item,
+    _checks.c.attempt,
+    _checks.c.max_attempts,
+    _checks.c.fence,
+    _runs.c.id.label("payer"),
+    _checks.c.external,
+    _checks.c.replicate,
+    _checks.c.deadline,
+).join(_runs, _runs.c.pk == _checks.c.payer)
+
+
+def _due() -> Any:
+    return or_(_checks.c.not_before.is_(None), _checks.c.not_before <= clock())
+
+
+def _ready(columns: Select[Any], tier: Tier) -> Select[Any]:
+    """Claimable checks of a tier, best first."""
+    claimable = columns.where(sql(f"checks.{tables.QUEUED}"), _checks.c.tier == tier.value, _due())
+    return claimable.order_by(_checks.c.precedence, _checks.c.pk)
+
+
+def _claim(row: Row[Any], tier: Tier, params: Any) -> Claim:
+    return Claim(
+        pk=row.pk,
+        key=row.key,
+        project=row.project,
+        verifier=row.verifier,
+        version=row.version,
+        tier=tier,
+        params=params,
+        item=row.item,
+        attempt=row.attempt,
+        max_attempts=row.max_attempts,
+        fence=row.fence + 1,
+        payer=row.payer,
+        external=row.external,
+        replicate=row.replicate,
+        deadline=row.deadline,
+    )

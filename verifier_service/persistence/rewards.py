@@ -1,0 +1,87 @@
+"""The reward feed: append-only, numbered in commit order."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from sqlalchemy import func, select, update
+
+from verifier_service.domain.rewards import RewardRecord
+from verifier_service.domain.states import RewardStatus
+from verifier_service.persistence import tables
+from verifier_service.persistence.database import Database
+from verifier_service.persistence.runs import no_run, run_key
+
+_rewards, _feeds = tables.rewards, tables.feeds
+
+
+class SqlRewards:
+    """See ``ports.rewards.Rewards``."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def append(self, project: str, run: str, records: Sequence[RewardRecord]) -> list[RewardRecord]:
+        """Holds the feed's row until the commit, so numbers are handed out in commit order."""
+        if not records:
+            return []
+        moved = update(_feeds).where(_feeds.c.run == run_key(project, run))
+        moved = moved.values(seq=_feeds.c.seq + len(records)).returning(_feeds.c.run, _feeds.c.seq)
+        row = self._db.first(moved)
+        if row is None:
+            raise no_run(run)
+        first = row.seq - len(records) + 1
+        stored = [one.model_copy(update={"seq": first + index}) for index, one in enumerate(records)]
+        rows = [
+            {
+                "run": row.run,
+                "seq": one.seq,
+                "trajectory": one.trajectory,
+                "revision": one.revision,
+                "status": one.status.value,
+                "tier": None if one.tier is None else one.tier.value,
+                "reward": one.reward,
+                "body": one.model_dump_json(),
+            }
+            for one in stored
+        ]
+        self._db.run(_rewards.insert(), rows)
+        return stored
+
+    def feed(
+        self, project: str, run: str, after: int, limit: int, status: RewardStatus | None = None
+    ) -> list[RewardRecord]:
+        found = select(_rewards.c.body).where(
+            _rewards.c.run == run_key(project, run), _rewards.c.seq > after
+        )
+        if status is not None:
+            found = found.where(_rewards.c.status == status.value)
+        rows = self._db.all(found.order_by(_rewards.c.seq).limit(limit))
+        return [RewardRecord.model_validate_json(row.body) for row in rows]
+
+    def head(self, project: str, run: str) -> int:
+        row = self._db.first(select(_feeds.c.seq).where(_feeds.c.run == run_key(project, run)))
+        if row is None:
+            raise no_run(run)
+        return int(row.seq)
+
+    def latest(self, project: str, run: str, ids: Collection[str]) -> dict[str, RewardRecord]:
+        other = _rewards.alias("other")
+        newest = (
+            select(func.max(other.c.revision))
+            .where(other.c.run == _rewards.c.run, other.c.trajectory == _rewards.c.trajectory)
+            .scalar_subquery()
+        )
+        found = select(_rewards.c.trajectory, _rewards.c.body).where(
+            _rewards.c.run == run_key(project, run),
+            self._db.among(_rewards.c.trajectory, ids),
+            _rewards.c.revision == newest,
+        )
+        return {row.trajectory: RewardRecord.model_validate_json(row.body) for row in self._db.all(found)}
+
+    def history(self, project: str, run: str, trajectory: str) -> list[RewardRecord]:
+        found = select(_rewards.c.body).where(
+            _rewards.c.run == run_key(project, run), _rewards.c.trajectory == trajectory
+        )
+        rows = self._db.all(found.order_by(_rewards.c.revision))
+        return [RewardRecord.model_validate_json(row.body) for row in rows]

@@ -1,0 +1,114 @@
+"""The store over SQLAlchemy Core: one engine, one transaction object, all ports."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+from sqlalchemy import Engine, func, select
+from sqlalchemy.exc import DBAPIError
+
+from verifier_service.domain.errors import Contended
+from verifier_service.persistence.checks import SqlChecks
+from verifier_service.persistence.database import Database
+from verifier_service.persistence.demands import SqlDemands
+from verifier_service.persistence.ledger import SqlLedger
+from verifier_service.persistence.reviews import SqlReviews
+from verifier_service.persistence.rewards import SqlRewards
+from verifier_service.persistence.runs import SqlRuns
+from verifier_service.persistence.tenancy import LadderCache, SqlKeys, SqlLadders, SqlProjects
+from verifier_service.persistence.trajectories import SqlTrajectories
+
+TURN_TIMEOUT_S = 30.0
+_RETRY_STATES = {"40001", "40P01", "55P03"}  # serialization, deadlock, lock not available
+
+
+class SqlTransaction:
+    """All ports over one open connection."""
+
+    def __init__(self, database: Database, cache: LadderCache) -> None:
+        self._database = database
+        self.projects = SqlProjects(database)
+        self.keys = SqlKeys(database)
+        self.ladders = SqlLadders(database, cache)
+        self.runs = SqlRuns(database)
+        self.trajectories = SqlTrajectories(database, self.ladders)
+        self.ledger = SqlLedger(database)
+        self.checks = SqlChecks(database)
+        self.demands = SqlDemands(database)
+        self.rewards = SqlRewards(database)
+        self.reviews = SqlReviews(database)
+
+    def now(self) -> float:
+        """Database time."""
+        return self._database.now()
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """A nested scope that rolls back alone."""
+        with self._database.connection.begin_nested():
+            yield
+
+    def try_lock(self, name: str) -> bool:
+        """An advisory lock on Postgres; on SQLite the writer already is alone."""
+        if not self._database.postgres:
+            return True
+        taken = select(func.pg_try_advisory_xact_lock(func.hashtextextended(name, 0)))
+        return bool(self._database.connection.execute(taken).scalar_one())
+
+
+class SqlStore:
+    """Opens transactions on SQLite or Postgres.
+
+    A transaction that lost a deadlock or found the database busy raises ``Contended``: nothing of it
+    happened, and its caller may run the whole of it again.
+    """
+
+    def __init__(self, writer: Engine, reader: Engine) -> None:
+        self._writer, self._reader = writer, reader
+        self._postgres = self._writer.dialect.name == "postgresql"
+        self._cache = LadderCache()
+        # Writers of this process queue here instead of polling SQLite's busy handler.
+        self._turn = None if self._postgres else threading.Lock()
+
+    def begin(self) -> AbstractContextManager[SqlTransaction]:
+        """A read-write transaction."""
+        return self._open(self._writer, self._queue())
+
+    def read(self) -> AbstractContextManager[SqlTransaction]:
+        """A read-only snapshot."""
+        return self._open(self._reader, nullcontext())
+
+    def close(self) -> None:
+        """Release every connection."""
+        self._reader.dispose()
+        self._writer.dispose()
+
+    @contextmanager
+    def _queue(self) -> Iterator[None]:
+        if self._turn is None:
+            yield
+            return
+        if not self._turn.acquire(timeout=TURN_TIMEOUT_S):
+            raise Contended("database_busy", "another transaction holds the write lock")
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    @contextmanager
+    def _open(self, engine: Engine, turn: AbstractContextManager[None]) -> Iterator[SqlTransaction]:
+        try:
+            with turn, engine.begin() as connection:
+                yield SqlTransaction(Database(connection, self._postgres), self._cache)
+        except DBAPIError as error:
+            if _may_run_again(error):
+                raise Contended("database_contended", "run the transaction again") from error
+            raise
+
+
+def _may_run_again(error: DBAPIError) -> bool:
+    if getattr(error.orig, "sqlstate", None) in _RETRY_STATES:
+        return True
+    return getattr(error.orig, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))

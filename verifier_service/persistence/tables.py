@@ -1,0 +1,326 @@
+"""The tables. Times are database epoch seconds, documents are JSON text that the stores serialise."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    text,
+)
+
+from verifier_service.domain.states import (
+    LIVE_CHECKS,
+    CheckState,
+    DemandState,
+    RewardStatus,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+# SQLite numbers rows by itself only for a key declared INTEGER.
+_PK = BigInteger().with_variant(Integer(), "sqlite")
+_STORED_STATUSES = [status for status in RewardStatus if status is not RewardStatus.OTHER]
+_NULL_WHEN_SILENT = "(reward IS NULL) = (status IN ('unscored', 'retracted'))"
+
+
+def listed(values: object) -> str:
+    """SQL list of string literals, in a fixed order."""
+    return ", ".join(f"'{value}'" for value in values)  # type: ignore[attr-defined]
+
+
+def _where(name: str, columns: list[str], table: Table, predicate: str, *, unique: bool = False) -> Index:
+    """A partial index with the same predicate on both databases."""
+    where = text(predicate)
+    return Index(
+        name, *[table.c[one] for one in columns], unique=unique, sqlite_where=where, postgresql_where=where
+    )
+
+
+projects = Table(
+    "projects",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("created_at", Double, nullable=False),
+)
+
+keys = Table(
+    "keys",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("project", Text, ForeignKey("projects.name"), nullable=False, index=True),
+    Column("secret_hash", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("revoked_at", Double),
+)
+
+ladders = Table(
+    "ladders",
+    metadata,
+    Column("project", Text, ForeignKey("projects.name"), primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("digest", Text, nullable=False),
+    Column("spec", Text, nullable=False),
+    Column("created_at", Double, nullable=False),
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("pk", _PK, primary_key=True),
+    Column("project", Text, ForeignKey("projects.name"), nullable=False),
+    Column("id", Text, nullable=False),
+    Column("spec", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("seed", BigInteger, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("closed_at", Double),
+    Index("uq_runs_project_id", "project", "id", unique=True),
+    CheckConstraint("state IN ('open', 'closing', 'closed')", name="state"),
+)
+
+# The feed's counter has its own row so that handing out a seq never waits for the policy's run lock.
+feeds = Table(
+    "feeds",
+    metadata,
+    Column("run", BigInteger, ForeignKey("runs.pk"), primary_key=True, autoincrement=False),
+    Column("seq", BigInteger, nullable=False, server_default="0"),
+)
+
+pins = Table(
+    "pins",
+    metadata,
+    Column("run", BigInteger, ForeignKey("runs.pk"), primary_key=True, autoincrement=False),
+    Column("ladder", Text, primary_key=True),
+    Column("version", Integer, nullable=False),
+)
+
+accounts = Table(
+    "accounts",
+    metadata,
+    Column("run", BigInteger, ForeignKey("runs.pk"), primary_key=True, autoincrement=False),
+    Column("kind", Text, primary_key=True),
+    Column("credit_limit", Double),
+    Column("reserved", Double, nullable=False, server_default="0"),
+    Column("spent", Double, nullable=False, server_default="0"),
+    CheckConstraint("kind IN ('compute', 'human')", name="kind"),
+    CheckConstraint("reserved >= 0", name="reserved"),
+    CheckConstraint("spent >= 0", name="spent"),
+    # Doubles near a large limit are further apart than 1e-9, hence the relative part.
+    CheckConstraint(
+        "credit_limit IS NULL OR reserved + spent <= credit_limit + credit_limit * 1e-12 + 1e-9",
+        name="covered",
+    ),
+)
+
+trajectories = Table(
+    "trajectories",
+    metadata,
+    Column("pk", _PK, primary_key=True),
+    Column("run", BigInteger, ForeignKey("runs.pk"), nullable=False),
+    Column("id", Text, nullable=False),
+    Column("content", Text, nullable=False),
+    Column("multiplicity", Integer, nullable=False),
+    Column("group_id", Text),
+    Column("group_size", Integer),
+    Column("policy_version", Text),
+    Column("ladder", Text, nullable=False),
+    Column("ladder_version", Integer, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("canonical", Text),
+    Column("identified", Boolean, nullable=False),
+    Column("turns_digest", Text, nullable=False),
+    Column("n_turns", Integer, nullable=False),
+    Column("finished", Boolean, nullable=False),
+    Column("has_answer", Boolean, nullable=False),
+    Column("cancelled", Boolean, nullable=False),
+    Column("needs_decision", Boolean, nullable=False),
+    Column("decided_on", Integer, nullable=False),
+    Column("decision", Text),
+    Column("status", Text),
+    Column("reward", Double),
+    Column("revision", Integer, nullable=False),
+    Column("seq", BigInteger),
+    Column("fingerprint", Text),
+    Column("met", Integer, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Index("uq_trajectories_run_id", "run", "id", unique=True),
+    CheckConstraint("multiplicity >= 1", name="multiplicity"),
+    CheckConstraint(f"status IS NULL OR status IN ({listed(_STORED_STATUSES)})", name="status"),
+    CheckConstraint(
+        f"(status IS NULL AND reward IS NULL) OR (status IS NOT NULL AND {_NULL_WHEN_SILENT})",
+        name="reward",
+    ),
+)
+_where("ix_trajectories_group", ["run", "group_id"], trajectories, "group_id IS NOT NULL")
+_where("ix_trajectories_undecided", ["run", "pk"], trajectories, "needs_decision")
+UNSETTLED = "status IS NULL OR status IN ('unscored', 'provisional')"
+_where("ix_trajectories_unsettled", ["run", "pk"], trajectories, UNSETTLED)
+
+# Apart from the row that changes with every step of the climb, so that a step never rewrites the text.
+bodies = Table(
+    "bodies",
+    metadata,
+    Column("trajectory", BigInteger, ForeignKey("trajectories.pk"), primary_key=True, autoincrement=False),
+    Column("body", Text, nullable=False),
+)
+
+checks = Table(
+    "checks",
+    metadata,
+    Column("pk", _PK, primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("replicate", Integer, nullable=False),
+    Column("verifier", Text, nullable=False),
+    Column("version", Text, nullable=False),
+    Column("tier", Text, nullable=False),
+    Column("external", Boolean, nullable=False),
+    Column("params", Text, nullable=False),
+    Column("item", Text, nullable=False),
+    # Minus the priority, so that one ascending index lists the best and oldest first.
+    Column("precedence", Double, nullable=False),
+    Column("deadline", Double),
+    Column("max_attempts", Integer, nullable=False),
+    Column("payer", BigInteger, ForeignKey("runs.pk"), nullable=False),
+    Column("account", Text, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("fence", BigInteger, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("interruptions", Integer, nullable=False),
+    Column("lease_owner", Text),
+    Column("lease_until", Double),
+    Column("not_before", Double),
+    Column("started_at", Double),
+    Column("ended_at", Double),
+    Column("reserved", Double, nullable=False),
+    Column("spent", Double, nullable=False),
+    Column("cost", Text),
+    Column("evidence", Text),
+    Column("failure", Text),
+    Index("uq_checks_project_key_replicate", "project", "key", "replicate", unique=True),
+    CheckConstraint(f"state IN ({listed(CheckState)})", name="state"),
+    CheckConstraint("account IN ('compute', 'human')", name="account"),
+    CheckConstraint("reserved >= 0 AND spent >= 0", name="money"),
+    CheckConstraint("reserved = 0 OR state IN ('running', 'waiting_external')", name="reservation"),
+    CheckConstraint("(state = 'running') = (lease_owner IS NOT NULL)", name="lease"),
+    CheckConstraint("(state = 'succeeded') = (evidence IS NOT NULL)", name="evidence"),
+    CheckConstraint("max_attempts >= 1", name="max_attempts"),
+)
+LIVE = f"state IN ({listed(sorted(LIVE_CHECKS))})"
+_where("uq_checks_live", ["project", "key"], checks, LIVE, unique=True)
+QUEUED = "state = 'queued'"
+_where("ix_checks_ready", ["tier", "precedence", "pk"], checks, QUEUED)
+_where("ix_checks_ready_verifier", ["verifier", "precedence", "pk"], checks, QUEUED)
+RUNNING = "state = 'running'"
+_where("ix_checks_lease", ["lease_until"], checks, RUNNING)
+DUE = "deadline IS NOT NULL AND state IN ('queued', 'waiting_external')"
+_where("ix_checks_deadline", ["deadline"], checks, DUE)
+
+demands = Table(
+    "demands",
+    metadata,
+    Column("pk", _PK, primary_key=True),
+    Column("run", BigInteger, nullable=False),
+    Column("trajectory", BigInteger, ForeignKey("trajectories.pk"), nullable=False, index=True),
+    Column("check_pk", BigInteger, ForeignKey("checks.pk")),
+    Column("path", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("tier", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("quote", Double, nullable=False),
+    Column("rank", Double),
+    Column("propensity", Double),
+    Column("decided_at", Double, nullable=False),
+    CheckConstraint(f"state IN ({listed(DemandState)})", name="state"),
+    CheckConstraint("state IN ('held', 'withdrawn') OR check_pk IS NOT NULL", name="check"),
+)
+STANDING = "state <> 'withdrawn'"
+_where("uq_demands_standing", ["trajectory", "path"], demands, STANDING, unique=True)
+REQUESTED = "state = 'requested'"
+_where("ix_demands_requested", ["check_pk"], demands, REQUESTED)
+HELD = "state = 'held'"
+_where("ix_demands_held", ["run", "rank"], demands, HELD)
+
+rewards = Table(
+    "rewards",
+    metadata,
+    Column("run", BigInteger, ForeignKey("runs.pk"), primary_key=True, autoincrement=False),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("trajectory", Text, nullable=False),
+    Column("revision", Integer, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("tier", Text),
+    Column("reward", Double),
+    Column("body", Text, nullable=False),
+    Index("uq_rewards_run_trajectory_revision", "run", "trajectory", "revision", unique=True),
+    CheckConstraint(f"status IN ({listed(_STORED_STATUSES)})", name="status"),
+    CheckConstraint(_NULL_WHEN_SILENT, name="reward"),
+)
+
+reviews = Table(
+    "reviews",
+    metadata,
+    Column("pk", _PK, primary_key=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("project", Text, nullable=False),
+    Column("check_pk", BigInteger, ForeignKey("checks.pk"), nullable=False),
+    Column("queue", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("approvals", Integer, nullable=False),
+    Column("deadline", Double),
+    Column("shown", Text, nullable=False),
+    Column("claimed_by", Text),
+    Column("claimed_until", Double),
+    Column("effective_at", Double),
+    Column("created_at", Double, nullable=False),
+    CheckConstraint("state IN ('open', 'decided', 'effective', 'expired', 'cancelled')", name="state"),
+    CheckConstraint("approvals >= 1", name="approvals"),
+    CheckConstraint("state <> 'decided' OR effective_at IS NOT NULL", name="effective"),
+)
+PENDING = "state IN ('decided', 'open')"
+_where("uq_reviews_check_pending", ["check_pk"], reviews, PENDING, unique=True)
+OPEN = "state = 'open'"
+_where("ix_reviews_open", ["project", "pk"], reviews, OPEN)
+DECIDED = "state = 'decided'"
+_where("ix_reviews_due", ["effective_at"], reviews, DECIDED)
+
+votes = Table(
+    "votes",
+    metadata,
+    Column("review", BigInteger, ForeignKey("reviews.pk"), primary_key=True, autoincrement=False),
+    Column("reviewer", Text, primary_key=True),
+    Column("verdict", Text, nullable=False),
+    Column("decision", Text, nullable=False),
+    Column("human_s", Double, nullable=False),
+    Column("decided_at", Double, nullable=False),
+    Column("effective_at", Double, nullable=False),
+    CheckConstraint("verdict IN ('accept', 'reject')", name="verdict"),
+)
+
+counters = Table(
+    "counters",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", BigInteger, nullable=False),
+)

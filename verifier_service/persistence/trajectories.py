@@ -1,0 +1,240 @@
+"""Trajectories: the rows, their bodies and what is written back on them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Row, Select, bindparam, func, select, update
+
+from verifier_service.domain.cases import Body, Case, NewTrajectory, Standing
+from verifier_service.domain.errors import Conflict
+from verifier_service.domain.ports.runs import Decided, StandingUpdate
+from verifier_service.domain.states import RewardStatus
+from verifier_service.persistence import tables
+from verifier_service.persistence.cases import demand_views
+from verifier_service.persistence.database import Database, clean, clock, ordered, sql
+from verifier_service.persistence.runs import no_run, run_key
+from verifier_service.persistence.tenancy import SqlLadders
+
+_cases, _runs, _bodies = tables.trajectories, tables.runs, tables.bodies
+
+
+class SqlTrajectories:
+    """See ``ports.runs.Trajectories``."""
+
+    def __init__(self, database: Database, ladders: SqlLadders) -> None:
+        self._db = database
+        self._ladders = ladders
+
+    def insert(self, project: str, run: str, items: Sequence[NewTrajectory]) -> dict[str, int]:
+        owner = self._db.first(select(run_key(project, run).label("pk")))
+        if owner is None or owner.pk is None:
+            raise no_run(run)
+        # Two batches that share ids insert them in the same order, so neither waits for the other twice.
+        rows = [_row(owner.pk, item) for item in sorted(items, key=lambda item: item.id)]
+        stored = self._db.insert_new(_cases).values(created_at=clock()).returning(_cases.c.id, _cases.c.pk)
+        inserted = {row.id: row.pk for row in self._db.all(stored, rows)}
+        texts = [
+            {"trajectory": inserted[item.id], "body": item.body} for item in items if item.id in inserted
+        ]
+        self._db.run(_bodies.insert(), texts)
+        return inserted
+
+    def find(self, project: str, run: str, ids: Collection[str]) -> dict[str, Standing]:
+        found = _standings().where(_cases.c.run == run_key(project, run), self._db.among(_cases.c.id, ids))
+        return {row.id: _standing(row) for row in self._db.all(found)}
+
+    def standings(self, pks: Collection[int]) -> dict[int, Standing]:
+        found = _standings().where(self._db.among(_cases.c.pk, pks))
+        return {row.pk: _standing(row) for row in self._db.all(found)}
+
+    def count_again(self, counts: Mapping[int, int]) -> None:
+        again = update(_cases).where(_cases.c.pk == bindparam("b_pk"))
+        again = again.values(multiplicity=_cases.c.multiplicity + bindparam("b_more"))
+        self._db.run(again, [{"b_pk": pk, "b_more": more} for pk, more in sorted(counts.items())])
+
+    def bodies(self, pks: Collection[int]) -> dict[int, Body]:
+        found = select(_bodies).where(self._db.among(_bodies.c.trajectory, pks))
+        return {row.trajectory: Body.model_validate_json(row.body) for row in self._db.all(found)}
+
+    def grow(self, pk: int, item: NewTrajectory) -> None:
+        """Raises ``Conflict`` when the trajectory is finished or cancelled."""
+        grown = update(_cases).where(_cases.c.pk == pk, ~_cases.c.finished, ~_cases.c.cancelled)
+        grown = grown.values(
+            content=item.content,
+            subject=item.subject,
+            canonical=None,
+            identified=False,
+            turns_digest=item.turns_digest,
+            n_turns=item.n_turns,
+            finished=item.finished,
+            has_answer=item.has_answer,
+        )
+        if self._db.run(grown) == 0:
+            raise Conflict("trajectory_finished", f"trajectory {item.id!r} is finished and cannot grow")
+        self._db.run(update(_bodies).where(_bodies.c.trajectory == pk).values(body=item.body))
+
+    def identify(self, subjects: Mapping[int, tuple[str, str | None]]) -> None:
+        identified = update(_cases).where(_cases.c.pk == bindparam("b_pk"))
+        identified = identified.values(
+            subject=bindparam("b_subject"), canonical=bindparam("b_canonical"), identified=True
+        )
+        rows = [
+            {
+                "b_pk": pk,
+                "b_subject": subject,
+                "b_canonical": None if canonical is None else clean(canonical),
+            }
+            for pk, (subject, canonical) in sorted(subjects.items())
+        ]
+        self._db.run(identified, rows)
+
+    def cases(self, pks: Collection[int], *, lock: bool = False) -> list[Case]:
+        if not pks:
+            return []
+        if lock and self._db.postgres:
+            rows = select(_cases.c.pk).where(self._db.among(_cases.c.pk, ordered(pks)))
+            self._db.run(self._db.locked(rows.order_by(_cases.c.pk)))
+        standings = self.standings(pks)
+        demands = demand_views(self._db, ordered(standings))
+        return [
+            Case(
+                standing=standing,
+                ladder=self._ladders.version(standing.project, standing.ladder, standing.ladder_version),
+                demands=tuple(demands.get(pk, ())),
+            )
+            for pk in pks
+            if (standing := standings.get(pk)) is not None
+        ]
+
+    def undecided(self, project: str, run: str, limit: int) -> list[int]:
+        return self._pks(_of_run(project, run).where(_cases.c.needs_decision), limit)
+
+    def held(self, project: str, run: str, limit: int) -> list[int]:
+        demands = tables.demands
+        best = func.max(func.coalesce(demands.c.rank, -1e300)).label("best")
+        found = (
+            select(demands.c.trajectory.label("pk"))
+            .where(demands.c.run == run_key(project, run), sql(tables.HELD))
+            .group_by(demands.c.trajectory)
+            .order_by(best.desc(), demands.c.trajectory)
+        )
+        return [row.pk for row in self._db.all(found.limit(limit))]
+
+    def unsettled(self, project: str, run: str, limit: int) -> list[int]:
+        return self._pks(_of_run(project, run).where(sql(tables.UNSETTLED)), limit)
+
+    def set_needs_decision(self, pks: Collection[int], needs: bool) -> None:
+        marked = update(_cases).where(self._db.among(_cases.c.pk, ordered(pks)))
+        self._db.run(marked.where(_cases.c.needs_decision != needs).values(needs_decision=needs))
+
+    def decided(self, decisions: Sequence[Decided]) -> None:
+        noted = update(_cases).where(_cases.c.pk == bindparam("b_pk"))
+        noted = noted.values(
+            needs_decision=False, decided_on=bindparam("b_on"), decision=bindparam("b_decision")
+        )
+        rows = [
+            {"b_pk": one.pk, "b_on": one.on, "b_decision": clean(one.decision)}
+            for one in sorted(decisions, key=lambda one: one.pk)
+        ]
+        self._db.run(noted, rows)
+
+    def cancel(self, pk: int) -> None:
+        self._db.run(update(_cases).where(_cases.c.pk == pk).values(cancelled=True))
+
+    def settle(self, updates: Sequence[StandingUpdate]) -> None:
+        names = ("reward", "revision", "seq", "fingerprint", "met")
+        settled = update(_cases).where(_cases.c.pk == bindparam("b_pk"))
+        settled = settled.values({name: bindparam(f"b_{name}") for name in ("status", *names)})
+        rows = [
+            {
+                "b_pk": one.pk,
+                "b_status": None if one.status is None else one.status.value,
+                **{f"b_{name}": getattr(one, name) for name in names},
+            }
+            for one in sorted(updates, key=lambda one: one.pk)
+        ]
+        self._db.run(settled, rows)
+
+    def group(self, project: str, run: str, group: str) -> list[Standing]:
+        members = _standings().where(_cases.c.run == run_key(project, run), _cases.c.group_id == group)
+        return [_standing(row) for row in self._db.all(members.order_by(_cases.c.pk))]
+
+    def _pks(self, found: Select[Any], limit: int) -> list[int]:
+        return [row.pk for row in self._db.all(found.order_by(_cases.c.pk).limit(limit))]
+
+
+def _of_run(project: str, run: str) -> Select[Any]:
+    return select(_cases.c.pk).where(_cases.c.run == run_key(project, run))
+
+
+def _standings() -> Select[Any]:
+    return _STANDINGS
+
+
+_STANDINGS = select(
+    _cases.c.pk,
+    _runs.c.project,
+    _runs.c.id.label("run"),
+    _cases.c.id,
+    _cases.c.content,
+    _cases.c.multiplicity,
+    _cases.c.group_id.label("group"),
+    _cases.c.group_size,
+    _cases.c.policy_version,
+    _cases.c.ladder,
+    _cases.c.ladder_version,
+    _cases.c.subject,
+    _cases.c.canonical,
+    _cases.c.identified,
+    _cases.c.turns_digest,
+    _cases.c.n_turns,
+    _cases.c.finished,
+    _cases.c.cancelled,
+    _cases.c.needs_decision,
+    _cases.c.decided_on,
+    _cases.c.decision,
+    _cases.c.status,
+    _cases.c.reward,
+    _cases.c.revision,
+    _cases.c.seq,
+    _cases.c.fingerprint,
+    _cases.c.met,
+    _cases.c.created_at,
+).join(_runs, _runs.c.pk == _cases.c.run)
+
+
+def _standing(row: Row[Any]) -> Standing:
+    values: dict[str, Any] = dict(zip(_NAMES, row, strict=True))
+    if values["status"] is not None:
+        values["status"] = RewardStatus(values["status"])
+    return Standing(**values)
+
+
+_NAMES: Iterable[str] = tuple(column.name for column in _STANDINGS.selected_columns)
+
+
+def _row(run: int, item: NewTrajectory) -> dict[str, Any]:
+    return {
+        "run": run,
+        "id": item.id,
+        "content": item.content,
+        "multiplicity": 1,
+        "group_id": item.group,
+        "group_size": item.group_size,
+        "policy_version": None if item.policy_version is None else clean(item.policy_version),
+        "ladder": item.ladder,
+        "ladder_version": item.ladder_version,
+        "subject": item.subject,
+        "identified": False,
+        "turns_digest": item.turns_digest,
+        "n_turns": item.n_turns,
+        "finished": item.finished,
+        "has_answer": item.has_answer,
+        "cancelled": False,
+        "needs_decision": False,
+        "decided_on": -1,
+        "revision": 0,
+        "met": 0,
+    }

@@ -1,0 +1,86 @@
+"""What happens to checks when the demands for them are withdrawn."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from sqlalchemy import Row, bindparam, select, update
+
+from verifier_service.domain.runs import Account
+from verifier_service.domain.states import CheckState
+from verifier_service.persistence import tables
+from verifier_service.persistence.database import Database, ordered, sql
+from verifier_service.persistence.endings import ATTEMPT, Ends
+from verifier_service.persistence.ledger import AccountKey, Movements, locked_accounts
+
+_checks, _demands = tables.checks, tables.demands
+
+
+class Withdrawals:
+    """The part of ``ports.work.Checks`` that follows a withdrawal."""
+
+    _db: Database
+
+    def withdraw(self, pks: Collection[int]) -> list[int]:
+        """A payer that left passes a running check's reservation on. If no other run's budget covers
+        it, the reservation stays where it is: the attempt was started within that budget."""
+        these = ATTEMPT.where(self._db.among(_checks.c.pk, ordered(pks)), sql(tables.LIVE))
+        attempts = self._db.all(self._db.locked(these.order_by(_checks.c.pk)))
+        runs = self._wanting_runs([attempt.pk for attempt in attempts])
+        ends, orphans = Ends(self._db), []
+        for attempt in attempts:
+            wanting = runs.get(attempt.pk, [])
+            if not wanting:
+                ends.add(attempt, CheckState.CANCELLED)
+            elif attempt.payer not in wanting:
+                orphans.append((attempt, wanting))
+        cancelled = ends.write()
+        self._pass_on(orphans)
+        return cancelled
+
+    def _wanting_runs(self, pks: Collection[int]) -> dict[int, list[int]]:
+        """Runs with a requested demand, per check, the earliest demand first."""
+        found = select(_demands.c.check_pk, _demands.c.run).where(
+            self._db.among(_demands.c.check_pk, pks), sql(tables.REQUESTED)
+        )
+        runs: dict[int, list[int]] = defaultdict(list)
+        for row in self._db.all(found.order_by(_demands.c.pk)):
+            runs[row.check_pk].append(row.run)
+        return runs
+
+    def _pass_on(self, orphans: Sequence[tuple[Row[Any], list[int]]]) -> None:
+        kinds = [
+            (run, attempt.account)
+            for attempt, wanting in orphans
+            if attempt.reserved > 0
+            for run in (attempt.payer, *wanting)
+        ]
+        left = {key: account.available for key, account in self._accounts(kinds).items()}
+        movements, rows = Movements(), []
+        for attempt, wanting in orphans:
+            heir = _heir(attempt, wanting, left)
+            if heir is None:
+                continue
+            movements.add(attempt.payer, attempt.account, reserved=-attempt.reserved)
+            movements.add(heir, attempt.account, reserved=attempt.reserved)
+            rows.append({"b_pk": attempt.pk, "b_payer": heir})
+        passed = update(_checks).where(_checks.c.pk == bindparam("b_pk")).values(payer=bindparam("b_payer"))
+        self._db.run(passed, rows)
+        movements.apply(self._db)
+
+    def _accounts(self, keys: Sequence[AccountKey]) -> dict[AccountKey, Account]:
+        return locked_accounts(self._db, keys) if keys else {}
+
+
+def _heir(attempt: Row[Any], wanting: Sequence[int], left: dict[AccountKey, float]) -> int | None:
+    """The first demanding run that can carry the reservation."""
+    if attempt.reserved == 0:
+        return wanting[0]
+    for run in wanting:
+        key = (run, attempt.account)
+        if left[key] >= attempt.reserved:
+            left[key] -= attempt.reserved
+            return run
+    return None
