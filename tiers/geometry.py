@@ -42,7 +42,7 @@ class ConformerPolicy:
     keep: int = 4
     window: float = 3.0
     loose: float = 2e-3
-    tight: float = 3e-5
+    tight: float = 5e-6
     steps: int = 250
     max_atoms: int = 150
 
@@ -178,11 +178,13 @@ def _embed(mol: Any, policy: ConformerPolicy) -> list[tuple[Array, Array]]:
     numbers = np.array([atom.GetAtomicNum() for atom in mol.GetAtoms()])
     seen: list[Array] = []
     starts = []
+    # Force fields like symmetric shapes; a fixed nudge lets GFN2 leave a saddle point on them.
+    nudge = np.random.default_rng(_SEED).normal(scale=0.02, size=relaxed[0][1].shape)
     for _, positions, hessian in relaxed:
         shape = _fingerprint(numbers, positions)
         if all(float(np.abs(shape - other).max(initial=0.0)) > 0.2 for other in seen):
             seen.append(shape)
-            starts.append((positions, hessian))
+            starts.append((positions + nudge, hessian))
     return starts
 
 

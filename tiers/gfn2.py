@@ -24,7 +24,7 @@ HARTREE_KCAL = 627.5094740631
 DEBYE_PER_AU = 2.541746473
 LAST_ELEMENT = 86
 
-_FLOOR = 0.008
+_MODEL_FLOOR, _FLOOR = 8e-3, 5e-4
 _TRUST_START = 0.25
 _TRUST_MAX = 0.5
 _TRUST_MIN = 1e-4
@@ -115,7 +115,7 @@ def relax(surface: Surface, start: Array, hessian: Array, *, tolerance: float, s
 
     here, at, trust = start, surface.point(start), _TRUST_START
     curvature, modes = np.linalg.eigh(hessian)
-    model: Array = (modes * np.maximum(np.abs(curvature), _FLOOR)) @ modes.T
+    model: Array = (modes * np.maximum(np.abs(curvature), _MODEL_FLOOR)) @ modes.T
     for _ in range(steps):
         if float(np.abs(at.gradient).max()) < tolerance:
             return Relaxed(here, at, model, True)
@@ -155,7 +155,7 @@ def _bfgs(hessian: Array, step: Array, change: Array) -> Array:
     import numpy as np
 
     along = float(step @ change)
-    if along < 1e-2 * _FLOOR * float(step @ step):
+    if along < 0.1 * _FLOOR * float(step @ step):
         return hessian
     image = hessian @ step
     updated: Array = (
