@@ -1,6 +1,32 @@
 """Envelopes of the HTTP API: what requests carry around the domain's records, and what comes back.
 
 Requests are strict; responses are read tolerantly by the client, so that additions break nobody.
+
+==========================================  ====================  ==================
+call, below ``/v1``                         request               response
+==========================================  ====================  ==================
+POST   runs/{run}/trajectories              SubmitRequest         SubmitResponse
+GET    runs/{run}/trajectories/{id}                               CaseView
+POST   runs/{run}/trajectories/{id}/turns   TurnsRequest          GrowResponse
+POST   runs/{run}/trajectories/{id}/cancel                        CancelResponse
+POST   runs/{run}/rewards/query             RewardsQuery          RewardsAnswer
+GET    runs/{run}/rewards                                         RewardsPage
+GET    runs/{run}/groups/{group}                                  GroupAdvantages
+GET    runs                                                       RunList
+PUT    runs/{run}                           RunSpec               RunReport
+GET    runs/{run}, POST runs/{run}/close                          RunReport
+GET    ladders                                                    LadderList
+GET    ladders/{name}?version=                                    Ladder
+PUT    ladders/{name}                       LadderSpec            LadderStored
+GET    verifiers                                                  VerifierList
+GET    reviews?queue=&state=&limit=                               ReviewList
+POST   reviews/claim                        ClaimRequest          ReviewClaimed
+POST   reviews/{id}/decision                ReviewDecision        ReviewDecided
+POST   reviews/{id}/release                 ReleaseRequest        Review
+GET    keys                                                       KeyList
+POST   keys                                 KeyRequest            KeyCreated
+DELETE keys/{id}                                                  Key
+==========================================  ====================  ==================
 """
 
 from __future__ import annotations
