@@ -1,0 +1,43 @@
+"""Stores for tests: every test that takes ``store`` runs on SQLite and on Postgres."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.databases import PostgresServer, SqliteFiles, postgres_server
+from verifier_service.persistence.engine import create_store
+from verifier_service.persistence.store import SqlStore
+
+DATABASES = ("sqlite", "postgres")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def sqlite_files(tmp_path_factory: pytest.TempPathFactory) -> SqliteFiles:
+    return SqliteFiles(tmp_path_factory.mktemp("sqlite"))
+
+
+@pytest.fixture(params=DATABASES)
+def databases(request: pytest.FixtureRequest) -> PostgresServer | SqliteFiles:
+    """Where databases come from, once per kind; the server starts only when a test needs it."""
+    return request.getfixturevalue("postgres" if request.param == "postgres" else "sqlite_files")
+
+
+@pytest.fixture
+def store_url(databases: PostgresServer | SqliteFiles) -> str:
+    """URL of a migrated database without rows."""
+    return databases.migrated()
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[SqlStore]:
+    opened = create_store(store_url)
+    yield opened
+    opened.close()

