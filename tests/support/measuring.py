@@ -1,0 +1,85 @@
+"""Small deterministic verifiers for tests of the story: they measure text, count calls and misbehave."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from verifier_service.domain.errors import Permanent, TaskError, Transient
+from verifier_service.domain.evidence import Finding, Measurement, Tier, Verdict
+from verifier_service.domain.verifiers import CheckInput, Limits, Params, Verifier, VerifierInfo
+
+LIMITS = Limits(time_s=20.0, memory_mb=512, max_attempts=2)
+QUANTITY = "carbons@test"
+
+
+class NoiseParams(Params):
+    """How noisy the measurement says it is."""
+
+    sigma: float = 0.0
+
+
+class _Carbons(Verifier):
+    """Counts the letter C: a stand-in for a property."""
+
+    params_model: ClassVar[type[Params]] = NoiseParams
+
+    def verify(self, item: CheckInput, params: Params) -> Finding:
+        assert isinstance(params, NoiseParams)
+        if "fail" in item.inputs:
+            kind = item.inputs["fail"]
+            error = {"task": TaskError, "transient": Transient}.get(str(kind), Permanent)
+            raise error("test_failure", f"asked to fail on {self.info.tier}")
+        value = float(str(item.candidate).upper().count("C"))
+        measured = Measurement(quantity=QUANTITY, value=value, unit="1", sigma=params.sigma)
+        return Finding(verdict=Verdict.INCONCLUSIVE, measurements=(measured,))
+
+
+def _info(name: str, tier: Tier, cpu_s: float) -> VerifierInfo:
+    return VerifierInfo(
+        name=name,
+        version="1",
+        tier=tier,
+        summary="counts carbons",
+        reads=frozenset({"candidate", "inputs"}),
+        quantities=(QUANTITY,),
+        limits=LIMITS,
+        typical_cpu_s=cpu_s,
+    )
+
+
+class RoughCarbons(_Carbons):
+    """The cheap measurement."""
+
+    info = _info("test.rough", Tier.SIMULATION, 1.0)
+
+
+class ExactCarbons(_Carbons):
+    """The dear measurement."""
+
+    info = _info("test.exact", Tier.HIGH_FIDELITY, 10.0)
+
+
+class Judge(Verifier):
+    """A fast judge: the answer must equal the reference."""
+
+    info = VerifierInfo(
+        name="test.judge",
+        version="1",
+        tier=Tier.FAST,
+        summary="compares with the reference",
+        reads=frozenset({"candidate", "reference"}),
+        limits=LIMITS,
+    )
+
+    def verify(self, item: CheckInput, params: Params) -> Finding:
+        del params
+        if "value" not in item.reference:
+            raise TaskError("bad_reference", "reference.value is missing")
+        right = item.candidate == item.reference["value"]
+        verdict: Literal[Verdict.ACCEPT, Verdict.INCONCLUSIVE] = (
+            Verdict.ACCEPT if right else Verdict.INCONCLUSIVE
+        )
+        return Finding(verdict=verdict, score=1.0 if right else 0.0)
+
+
+VERIFIERS = (RoughCarbons, ExactCarbons, Judge)
