@@ -276,8 +276,8 @@ def upgrade() -> None:
             "ix_trajectories_unsettled",
             ["run", "pk"],
             unique=False,
-            sqlite_where=sa.text("status IS NULL OR status IN ('unscored', 'provisional')"),
-            postgresql_where=sa.text("status IS NULL OR status IN ('unscored', 'provisional')"),
+            sqlite_where=sa.text("status IS NULL OR status = 'provisional' OR (status = 'unscored' AND met < 4)"),
+            postgresql_where=sa.text("status IS NULL OR status = 'provisional' OR (status = 'unscored' AND met < 4)"),
         )
         batch_op.create_index("uq_trajectories_run_id", ["run", "id"], unique=True)
 
@@ -446,8 +446,8 @@ def downgrade() -> None:
         batch_op.drop_index("uq_trajectories_run_id")
         batch_op.drop_index(
             "ix_trajectories_unsettled",
-            sqlite_where=sa.text("status IS NULL OR status IN ('unscored', 'provisional')"),
-            postgresql_where=sa.text("status IS NULL OR status IN ('unscored', 'provisional')"),
+            sqlite_where=sa.text("status IS NULL OR status = 'provisional' OR (status = 'unscored' AND met < 4)"),
+            postgresql_where=sa.text("status IS NULL OR status = 'provisional' OR (status = 'unscored' AND met < 4)"),
         )
         batch_op.drop_index(
             "ix_trajectories_undecided",

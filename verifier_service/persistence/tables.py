@@ -172,7 +172,7 @@ trajectories = Table(
 )
 _where("ix_trajectories_group", ["run", "group_id"], trajectories, "group_id IS NOT NULL")
 _where("ix_trajectories_undecided", ["run", "pk"], trajectories, "needs_decision")
-UNSETTLED = "status IS NULL OR status IN ('unscored', 'provisional')"
+UNSETTLED = "status IS NULL OR status = 'provisional' OR (status = 'unscored' AND met < 4)"
 _where("ix_trajectories_unsettled", ["run", "pk"], trajectories, UNSETTLED)
 
 # Apart from the row that changes with every step of the climb, so that a step never rewrites the text.
