@@ -22,12 +22,13 @@ MAX_OUTER_WHITESPACE = 1_000
 MAX_ROUNDS = 4
 
 _ATOM = re.compile(r"\[[^\[\]]*\]|Cl|Br|[BCNOPSFIbcnops*]")
-_HYDROGEN = re.compile(r"\[\d*H\d*[+-]*\d*(?::\d+)?\]")
-_RING_DIGIT = re.compile(r"\[[^\[\]]*\]|%\(\d+\)|%\d\d|(\d)")
+_HYDROGEN = re.compile(r"\[\d{0,3}H\d?[+-]{0,2}\d?(?::\d{1,5})?\]")
+_RING_DIGIT = re.compile(r"\[[^\[\]]*\]|%\(\d+\)|%\d\d|\d")
 _ATOM_MAP = re.compile(r"(?<=[^\[\]:]):\d+(?=\])")
 _R_GROUP = re.compile(r"R(?=[\d#'\])(=]|$)")
-_SMARTS = re.compile(r"~|\[#|\[[^\]]*[,;&!$][^\]]*\]|\[(?:A|Q|X|M|a)H?\d*\]|\[[^\]]*[DXvxr]\d[^\]]*\]")
-_BIG_NUMBER = re.compile(r"\[\d{4,}|\[[^\]]*[+-](?:1[6-9]|[2-9]\d|\d{3,})")
+_LIST_MARK = re.compile(r"[,;|&!]")
+_SMARTS = re.compile(r"~|\[[#$]|\[(?:[AQXMa]H?\d?\]|[CNOSPcnosp]?[DXvxr]\d)")
+_BIG_NUMBER = re.compile(r"\[\d{4,}|\[[^\[\]]*[+-](?:1[6-9]|[2-9]\d|\d{3,})")
 _STEREO_ATOM = re.compile(r"\[\d*([A-Z][a-z]?|[a-z]{1,2})@(SP|TB|OH|AL)?")
 # Elements on which InChI keeps tetrahedral stereo (found by trying both hands of each with RDKit).
 _INCHI_STEREO = frozenset({"B", "C", "N", "Si", "P", "S", "Ge", "As", "Se", "s", "p", "n"})
@@ -182,10 +183,16 @@ def _refuse_notation(smiles: str) -> None:
         raise Refusal("reaction", "a reaction arrow was found; one molecule is expected")
     if ("[" in smiles or "~" in smiles) and _SMARTS.search(smiles):
         raise Refusal("query", "query atoms or bonds (SMARTS) do not name one molecule")
+    mark = _LIST_MARK.search(smiles)
+    if mark is not None:
+        before = smiles[: mark.start()]
+        if mark.group() in "&!" or before.rfind("[") > before.rfind("]"):
+            raise Refusal("query", "query atoms or bonds (SMARTS) do not name one molecule")
+        raise Refusal(
+            "trailing_text", f"'{mark.group()}' separates texts: give one SMILES and nothing else"
+        )
     if "R" in smiles and _R_GROUP.search(smiles):
         raise Refusal("dummy_atom", "an R-group is an open place, not an atom")
-    if "|" in smiles or "," in smiles or ";" in smiles:
-        raise Refusal("trailing_text", "lists and extensions (|, comma, semicolon) are not read")
     if "[" in smiles and _BIG_NUMBER.search(smiles):
         raise Refusal("syntax", "an isotope above 999 or a charge beyond ±15")
 

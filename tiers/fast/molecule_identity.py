@@ -136,6 +136,7 @@ def _same_parent(candidate: Molecule, reference: Molecule, assumptions: list[str
     except FormUnavailable as unavailable:
         assumptions.append(f"compared at the exact level: no parent form ({unavailable})")
         return None
+    assumptions.append("known counter-ions and solvents were left out and the rest uncharged")
     return "parent" if match else None
 
 

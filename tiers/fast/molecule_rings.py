@@ -50,7 +50,8 @@ def cumulene(graph: Graph) -> str | None:
 
 def _cumulated(graph: Graph, atom: int) -> bool:
     bonds = graph.bonds[atom]
-    return graph.number[atom] == CARBON and len(bonds) == 2 and all(order == 2 for _, order in bonds)
+    ends = all(order == 2 and graph.number[each] == CARBON for each, order in bonds)
+    return graph.number[atom] == CARBON and len(bonds) == 2 and ends
 
 
 def polyyne(graph: Graph) -> str | None:

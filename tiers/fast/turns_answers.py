@@ -31,24 +31,29 @@ def pair(turns: Sequence[Turn]) -> Pairing:
     """Match observations with calls of the same or an earlier turn.
 
     An observation that names a call answers the latest call with that id. One that names none
-    answers the oldest call still unanswered. Anything else is stray. ``duplicates`` are ids that
-    two calls of one turn share, so that an observation cannot tell them apart.
+    answers, in order, the unanswered calls of its own turn (what is left over belongs to the last
+    of them), or in a turn without calls the oldest unanswered one. Anything else is stray.
+    ``duplicates`` are ids that two calls of one turn share: no observation can tell them apart.
     """
     pairing = Pairing()
     latest: dict[str, Step] = {}
     waiting: deque[Step] = deque()
     for number, turn in enumerate(turns):
-        for call in turn.calls:
-            step = Step(number, call)
-            pairing.steps.append(step)
-            waiting.append(step)
-            if call.id is None:
+        own = deque(Step(number, call) for call in turn.calls)
+        pairing.steps.extend(own)
+        for step in own:
+            if step.call.id is None:
                 continue
-            if call.id in latest and latest[call.id].turn == number:
-                pairing.duplicates.append((number, call.id))
-            latest[call.id] = step
+            if step.call.id in latest and latest[step.call.id].turn == number:
+                pairing.duplicates.append((number, step.call.id))
+            latest[step.call.id] = step
+        waiting.extend(own)
+        last = own[-1] if own else None
         for observation in turn.observations:
-            answered = _answered(observation, latest, waiting)
+            if observation.call is not None:
+                answered = latest.get(observation.call)
+            else:
+                answered = _unanswered(own if turn.calls else waiting) or last
             if answered is None:
                 pairing.stray.append((number, observation))
             else:
@@ -56,11 +61,9 @@ def pair(turns: Sequence[Turn]) -> Pairing:
     return pairing
 
 
-def _answered(observation: Observation, latest: dict[str, Step], waiting: deque[Step]) -> Step | None:
-    if observation.call is not None:
-        return latest.get(observation.call)
-    while waiting:
-        step = waiting.popleft()
+def _unanswered(steps: deque[Step]) -> Step | None:
+    while steps:
+        step = steps.popleft()
         if not step.observations:
             return step
     return None

@@ -14,21 +14,25 @@ from verifier_service.domain.trajectories import Observation
 from verifier_service.domain.verifiers import CheckInput, Limits, Params, Verifier, VerifierInfo
 
 WINDOW = 16_384  # characters read at each end of an observation
+EDGE = 400  # characters at each end where an exit code or an exception is looked for
 MAX_PARSED_ARGUMENTS = 20_000
 MAX_HINTS = 1_000
 EXIT_KEYS = ("exit_code", "exitCode", "returncode", "return_code")
 
 _TRACEBACK = re.compile(r"^(?:\s{0,8}\|\s)?Traceback \(most recent call last\):", re.MULTILINE)
-_EXCEPTION = re.compile(r"(?:\w{1,60}\.){0,8}\w{0,60}(?:Error|Exception|Interrupt|Exit)(?::\s|$)")
+_EXCEPTION = re.compile(
+    r"(?:\w{1,60}\.){0,8}(?:\w{0,60}(?:Error|Exception):\s|(?:\w{1,60}(?:Error|Exception)"
+    r"|KeyboardInterrupt|SystemExit|StopIteration)$)"
+)
 _EXIT = re.compile(
-    r"(?:\bexit(?:ed with)?(?: status)?[ _]?(?:code|status)?|\breturn[ _]?code)[ \t]{0,3}[:=]?[ \t]{0,3}"
-    r"(-?\d{1,10})\b",
+    r"\b(?:exit(?:ed with)?[ _]?(?:status[ _]code|code|status)|return[ _]?code)\b"
+    r"[ \t]{0,3}[:=]?[ \t]{0,3}\(?(-?\d{1,10})\b",
     re.IGNORECASE,
 )
 
 TEXTS = {
     "error": "The tool reported an error: read its message and change the call before trying again.",
-    "exit_code": "The command ended with a non-zero exit code: fix the cause before building on its output.",
+    "exit_code": "The command ended with a non-zero exit code: fix the cause before going on.",
     "traceback": "The code raised an exception: the last line of the traceback names what to fix.",
     "exception": "The result is an exception message: handle its cause before going on.",
     "repeated_call": "The same call was made before and brought the same result: try something else.",
@@ -80,7 +84,7 @@ class TurnsErrors(Verifier):
             if fault is not None:
                 found.append((turn, fault))
         found.sort(key=lambda each: each[0])
-        cut = any(_is_long(seen) for turn in item.turns for seen in turn.observations)
+        cut = any(_is_long(seen.text) for turn in item.turns for seen in turn.observations)
         return Finding(
             verdict=Verdict.ACCEPT if judged else Verdict.INCONCLUSIVE,
             per_turn=tuple(ok / count if count else None for ok, count in zip(good, units, strict=True)),
@@ -117,17 +121,14 @@ def _contents(observations: list[Observation]) -> list[tuple[str | None, object]
 
 def _canonical(step: Step) -> str:
     arguments = step.call.arguments
-    if isinstance(arguments, str):
-        text = arguments.strip()
-        if not text:
-            return "{}"
-        if len(text) > MAX_PARSED_ARGUMENTS:
-            return text
-        try:
-            arguments = json.loads(text)
-        except (ValueError, RecursionError):
-            return text
-    return json.dumps(arguments or {}, sort_keys=True, separators=(",", ":"))
+    raw = arguments.strip() if isinstance(arguments, str) else ""
+    if len(raw) > MAX_PARSED_ARGUMENTS:
+        return raw
+    try:
+        value = (json.loads(raw) if raw else {}) if isinstance(arguments, str) else arguments or {}
+        return json.dumps(value, sort_keys=True, separators=(",", ":"))
+    except (ValueError, RecursionError):
+        return raw
 
 
 def _first_fault(observations: Iterable[Observation]) -> str | None:
@@ -145,24 +146,26 @@ def _observation_fault(seen: Observation) -> str | None:
         code = next((seen.data[key] for key in EXIT_KEYS if seen.data.get(key) is not None), None)
         if isinstance(code, (int, str)) and not isinstance(code, bool):
             return "exit_code" if str(code).strip() not in ("0", "") else None
-        if seen.data.get("error"):
+        error = seen.data.get("error")
+        if error is True or (error and not isinstance(error, (int, float))):  # a number is a metric
             return "error"
     return _text_fault(seen.text) if seen.text else None
 
 
-def _is_long(seen: Observation) -> bool:
-    return seen.text is not None and len(seen.text) > 2 * WINDOW
+def _is_long(text: str | None) -> bool:
+    return text is not None and len(text) > 2 * WINDOW
 
 
 def _text_fault(text: str) -> str | None:
-    head = text[:WINDOW] if len(text) > 2 * WINDOW else text
-    tail = text[-WINDOW:] if len(text) > 2 * WINDOW else ""
-    for part in (head, tail):
-        if "raceback" in part and _TRACEBACK.search(part):
-            return "traceback"
-    codes = [match.group(1) for part in (head, tail) for match in _EXIT.finditer(part)]
-    if codes:  # the last one is the command's own
-        return "exit_code" if int(codes[-1]) else None
-    first = head.lstrip()[:400].split("\n", 1)[0]
-    last = (tail or head).rstrip()[-400:].rsplit("\n", 1)[-1]
-    return "exception" if _EXCEPTION.match(first) or _EXCEPTION.match(last) else None
+    head = text[:WINDOW] if _is_long(text) else text
+    tail = text[-WINDOW:] if _is_long(text) else text
+    opening, ending = head.lstrip()[:EDGE], tail.rstrip()[-EDGE:]
+    codes = [match.group(1) for part in (opening, ending) for match in _EXIT.finditer(part)]
+    if codes and not int(codes[-1]):
+        return None
+    if any("Traceback" in part and _TRACEBACK.search(part) for part in (head, tail)):
+        return "traceback"
+    if codes:
+        return "exit_code"
+    lines = (opening.split("\n", 1)[0], ending.rsplit("\n", 1)[-1])
+    return "exception" if any(_EXCEPTION.match(line) for line in lines) else None

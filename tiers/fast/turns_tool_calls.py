@@ -15,7 +15,7 @@ from verifier_service.domain.verifiers import CheckInput, Limits, Params, Verifi
 MAX_ARGUMENT_CHARS = 1_000_000
 MAX_DEPTH = 64
 MAX_HINTS = 1_000
-_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
 TEXTS = {
     "missing_name": "The call names no tool.",
@@ -115,11 +115,10 @@ def _argument_fault(call: ToolCall) -> str | None:
 def _depth(text: str) -> int:
     deepest = level = 0
     for match in _BRACKET.finditer(text):
-        token = match.group()
-        if token in "[{":
+        if match.group() in ("[", "{"):
             level += 1
             deepest = max(deepest, level)
-        elif token in "]}":
+        elif match.group() in ("]", "}"):
             level -= 1
     return deepest
 
