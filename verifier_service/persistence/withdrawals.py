@@ -15,7 +15,7 @@ from verifier_service.persistence.database import Database, ordered, sql
 from verifier_service.persistence.endings import ATTEMPT, Ends
 from verifier_service.persistence.ledger import AccountKey, Movements, locked_accounts
 
-_checks, _demands = tables.checks, tables.demands
+_checks, _demands, _reviews = tables.checks, tables.demands, tables.reviews
 
 
 class Withdrawals:
@@ -37,8 +37,17 @@ class Withdrawals:
             elif attempt.payer not in wanting:
                 orphans.append((attempt, wanting))
         cancelled = ends.write()
+        self._clear_desk(cancelled)
         self._pass_on(orphans)
         return cancelled
+
+    def _clear_desk(self, cancelled: Sequence[int]) -> None:
+        """Nobody should work on an item that nobody wants any more."""
+        if cancelled:
+            pending = update(_reviews).where(
+                self._db.among(_reviews.c.check_pk, cancelled), sql(tables.PENDING)
+            )
+            self._db.run(pending.values(state="cancelled", claimed_by=None, claimed_until=None))
 
     def _wanting_runs(self, pks: Collection[int]) -> dict[int, list[int]]:
         """Runs with a requested demand, per check, the earliest demand first."""

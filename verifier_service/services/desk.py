@@ -132,8 +132,8 @@ def expire(tx: Transaction, limit: int = 100) -> list[int]:
     for check in tx.checks.with_passed_deadline(limit):
         wanting = tx.demands.wanting(check)
         tx.demands.withdraw([demand for demand, _, _ in wanting], reason=DEADLINE)
-        tx.checks.withdraw([check])
         tx.reviews.close(check, "expired")
+        tx.checks.withdraw([check])
         touched.update(trajectory for _, trajectory, _ in wanting)
     return sorted(touched)
 

@@ -82,7 +82,8 @@ class Checks(Protocol):
 
     def withdraw(self, pks: Collection[int]) -> list[int]:
         """After demands were withdrawn: cancel live checks that no requested demand wants, refunding
-        reservations; a check whose payer left passes to the next demanding run. Returns cancelled."""
+        reservations and clearing their items from the desk; a check whose payer left passes to the next
+        demanding run. Returns cancelled."""
         ...
 
     def cancelled(self, pks: Collection[int]) -> set[int]:
