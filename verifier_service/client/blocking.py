@@ -1,0 +1,127 @@
+"""The blocking client."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Concatenate, ParamSpec, Self, TypeVar
+
+import httpx
+
+from verifier_service.client import desk, tenancy, trajectories, transport
+from verifier_service.client.calls import Answer, Lost
+from verifier_service.client.exchange import Plan, Send, Session
+from verifier_service.client.location import locate
+from verifier_service.domain.rewards import RewardRecord
+from verifier_service.domain.states import RewardStatus
+from verifier_service.domain.wire import MAX_WAIT_S
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _verb(plan: Callable[Concatenate[Session, P], Plan[T]]) -> Callable[Concatenate[Client, P], T]:
+    """A plan as a method: same parameters, same documentation."""
+
+    @functools.wraps(plan)
+    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.perform(plan(self.session, *args, **kwargs))
+
+    return method
+
+
+class Client:
+    """A verification service, from a thread. Safe to share between threads.
+
+    ``url`` and ``key`` default to ``$VERIFIER_URL`` and ``$VERIFIER_API_KEY``, then to the server of
+    this machine. ``timeout`` bounds one request without the server's own waiting; ``retry_s`` is how
+    long an unreachable or busy server is tried again before ``VerifierUnavailable``.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        key: str | None = None,
+        timeout: float = 30.0,
+        *,
+        retry_s: float = 60.0,
+        connections: int = 64,
+    ) -> None:
+        location = locate(url, key)
+        self.session = Session(url=location.url, retry_s=retry_s)
+        self._timeout = timeout
+        self._http = httpx.Client(**transport.settings(location, connections))
+
+    submit = _verb(trajectories.submit)
+    query = _verb(trajectories.query)
+    rewards = _verb(trajectories.rewards)
+    trajectory = _verb(trajectories.trajectory)
+    grow = _verb(trajectories.grow)
+    cancel = _verb(trajectories.cancel)
+    group = _verb(trajectories.group)
+    runs = _verb(tenancy.runs)
+    run = _verb(tenancy.run)
+    put_run = _verb(tenancy.put_run)
+    close_run = _verb(tenancy.close_run)
+    ladders = _verb(tenancy.ladders)
+    ladder = _verb(tenancy.ladder)
+    put_ladder = _verb(tenancy.put_ladder)
+    verifiers = _verb(tenancy.verifiers)
+    keys = _verb(tenancy.keys)
+    create_key = _verb(tenancy.create_key)
+    revoke_key = _verb(tenancy.revoke_key)
+    reviews = _verb(desk.reviews)
+    claim = _verb(desk.claim)
+    decide = _verb(desk.decide)
+    release = _verb(desk.release)
+
+    def follow(
+        self, run: str, *, after: int = 0, idle_s: float | None = None, status: RewardStatus | None = None
+    ) -> Iterator[RewardRecord]:
+        """Every record of the run's feed after a cursor, in commit order, as they come.
+
+        To resume, pass the ``seq`` of the last record that was handled. Ends after ``idle_s`` seconds
+        without a record; endless without it. Restarts of the server are waited out for ``retry_s``.
+        """
+        while True:
+            wait_s = MAX_WAIT_S if idle_s is None else idle_s
+            page = self.rewards(run, after=after, wait_s=wait_s, status=status)
+            yield from page.records
+            if not page.records and idle_s is not None:
+                return
+            after = max(after, page.cursor)
+
+    def perform(self, plan: Plan[T]) -> T:
+        """Run a plan to its end."""
+        reply: Answer | Lost | None = None
+        while True:
+            try:
+                step = plan.send(reply)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            if isinstance(step, Send):
+                reply = self._send(step)
+            else:
+                time.sleep(step.seconds)
+                reply = None
+
+    def _send(self, step: Send) -> Answer | Lost:
+        try:
+            return transport.answer(self._http.request(**transport.request(step.call, self._timeout)))
+        except httpx.TransportError as error:
+            return transport.lost(error)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

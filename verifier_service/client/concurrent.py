@@ -1,0 +1,125 @@
+"""The asyncio client: the same verbs over the same plans."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+import httpx
+
+from verifier_service.client import desk, tenancy, trajectories, transport
+from verifier_service.client.calls import Answer, Lost
+from verifier_service.client.exchange import Plan, Send, Session
+from verifier_service.client.location import locate
+from verifier_service.domain.rewards import RewardRecord
+from verifier_service.domain.states import RewardStatus
+from verifier_service.domain.wire import MAX_WAIT_S
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _verb(
+    plan: Callable[Concatenate[Session, P], Plan[T]],
+) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
+    """A plan as a coroutine method: same parameters, same documentation."""
+
+    @functools.wraps(plan)
+    async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.perform(plan(self.session, *args, **kwargs))
+
+    return method
+
+
+class AsyncClient:
+    """A verification service, from an event loop; parameters as for ``Client``.
+
+    Hundreds of concurrent calls share ``connections`` connections and queue for them in this process.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        key: str | None = None,
+        timeout: float = 30.0,
+        *,
+        retry_s: float = 60.0,
+        connections: int = 256,
+    ) -> None:
+        location = locate(url, key)
+        self.session = Session(url=location.url, retry_s=retry_s)
+        self._timeout = timeout
+        self._http = httpx.AsyncClient(**transport.settings(location, connections))
+
+    submit = _verb(trajectories.submit)
+    query = _verb(trajectories.query)
+    rewards = _verb(trajectories.rewards)
+    trajectory = _verb(trajectories.trajectory)
+    grow = _verb(trajectories.grow)
+    cancel = _verb(trajectories.cancel)
+    group = _verb(trajectories.group)
+    runs = _verb(tenancy.runs)
+    run = _verb(tenancy.run)
+    put_run = _verb(tenancy.put_run)
+    close_run = _verb(tenancy.close_run)
+    ladders = _verb(tenancy.ladders)
+    ladder = _verb(tenancy.ladder)
+    put_ladder = _verb(tenancy.put_ladder)
+    verifiers = _verb(tenancy.verifiers)
+    keys = _verb(tenancy.keys)
+    create_key = _verb(tenancy.create_key)
+    revoke_key = _verb(tenancy.revoke_key)
+    reviews = _verb(desk.reviews)
+    claim = _verb(desk.claim)
+    decide = _verb(desk.decide)
+    release = _verb(desk.release)
+
+    async def follow(
+        self, run: str, *, after: int = 0, idle_s: float | None = None, status: RewardStatus | None = None
+    ) -> AsyncIterator[RewardRecord]:
+        """As ``Client.follow``."""
+        while True:
+            wait_s = MAX_WAIT_S if idle_s is None else idle_s
+            page = await self.rewards(run, after=after, wait_s=wait_s, status=status)
+            for record in page.records:
+                yield record
+            if not page.records and idle_s is not None:
+                return
+            after = max(after, page.cursor)
+
+    async def perform(self, plan: Plan[T]) -> T:
+        """Run a plan to its end."""
+        reply: Answer | Lost | None = None
+        while True:
+            try:
+                step = plan.send(reply)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            if isinstance(step, Send):
+                reply = await self._send(step)
+            else:
+                await asyncio.sleep(step.seconds)
+                reply = None
+
+    async def _send(self, step: Send) -> Answer | Lost:
+        try:
+            response = await self._http.request(**transport.request(step.call, self._timeout))
+        except httpx.TransportError as error:
+            return transport.lost(error)
+        return transport.answer(response)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

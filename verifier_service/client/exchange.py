@@ -1,0 +1,115 @@
+"""Delivering one call: retries, backoff and the readings of failure, without any I/O.
+
+Everything the client does is a ``Plan``: a generator that yields steps and receives what came of them,
+so that the blocking and the asyncio client run the same code.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, TypeAlias, TypeVar
+
+from verifier_service.client.calls import Answer, Call, Lost, problem_of
+from verifier_service.client.errors import VerifierUnavailable, refusal
+from verifier_service.domain.wire import ProblemDetail
+
+T = TypeVar("T")
+
+BUSY = frozenset({429, 502, 503, 504})
+FIRST_DELAY_S = 0.2
+LONGEST_DELAY_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Step: deliver this call; the plan is sent an ``Answer`` or a ``Lost``."""
+
+    call: Call[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Step: sleep; the plan is sent ``None``."""
+
+    seconds: float
+
+
+Plan: TypeAlias = Generator[Send | Pause, Answer | Lost | None, T]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Session:
+    """What plans need to know. ``retry_s``: how long a silent or busy server is tried again."""
+
+    url: str
+    retry_s: float = 60.0
+    clock: Callable[[], float] = time.monotonic
+    jitter: Callable[[], float] = random.random
+
+
+def deliver(session: Session, call: Call[T], *, until: float | None = None) -> Plan[T]:
+    """Send until it is answered.
+
+    Connection trouble, 429, 502, 503 and 504 are retried for ``retry_s`` seconds after the first
+    failure, and not beyond ``until`` (on the session's clock); then ``VerifierUnavailable`` is raised.
+    A call that is not repeatable is not sent again once the server may have acted on it. Any other
+    refusal raises its ``CallRefused``.
+    """
+    failed_at: float | None = None
+    attempt = 0
+    while True:
+        reply = yield Send(call)
+        now = session.clock()
+        if isinstance(reply, Answer):
+            if 200 <= reply.status < 300:
+                return call.read(reply.content)
+            problem = problem_of(reply)
+            if reply.status not in BUSY:
+                raise refusal(problem)
+            cause, asked = f"{problem.status} {problem.detail or problem.code}", _retry_after(reply)
+            again = call.repeatable or reply.status in (429, 503)
+        else:
+            problem, asked = None, None
+            cause = reply.cause if reply is not None else "no reply"
+            again = call.repeatable or (reply is not None and not reply.delivered)
+        failed_at = now if failed_at is None else failed_at
+        delay = max(backoff(attempt, session.jitter()), asked or 0.0)
+        if not again or not _may_wait(session, now, delay, failed_at, until):
+            raise _unavailable(session, now - failed_at, cause, problem)
+        yield Pause(delay)
+        attempt += 1
+
+
+def backoff(attempt: int, jitter: float) -> float:
+    """Seconds before the next attempt: doubling, capped, spread over [half, whole] by ``jitter``."""
+    whole = min(LONGEST_DELAY_S, FIRST_DELAY_S * 2.0 ** min(attempt, 30))
+    return whole * (0.5 + 0.5 * jitter)
+
+
+def _may_wait(session: Session, now: float, delay: float, failed_at: float, until: float | None) -> bool:
+    ends = failed_at + session.retry_s
+    return now + delay <= (ends if until is None else min(ends, until))
+
+
+def _retry_after(answer: Answer) -> float | None:
+    """``Retry-After`` in seconds: a number or a date."""
+    text = (answer.retry_after or "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:9])
+    try:
+        when = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    when = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
+    return max(0.0, (when - datetime.now(UTC)).total_seconds())
+
+
+def _unavailable(
+    session: Session, waited_s: float, cause: str, problem: ProblemDetail | None
+) -> VerifierUnavailable:
+    return VerifierUnavailable(session.url, waited_s, cause, problem)

@@ -1,0 +1,93 @@
+"""Plans about runs, ladders, verifiers and keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from verifier_service.client.calls import Call, as_json, path, reading
+from verifier_service.client.exchange import Plan, Session, deliver
+from verifier_service.domain.ladders import Ladder, LadderSpec
+from verifier_service.domain.ports.catalog import VerifierListing
+from verifier_service.domain.runs import Key, Run, RunReport, RunSpec
+from verifier_service.domain.wire import (
+    KeyCreated,
+    KeyList,
+    LadderList,
+    LadderStored,
+    RunList,
+    VerifierList,
+)
+
+
+def runs(session: Session) -> Plan[tuple[Run, ...]]:
+    """All runs of the project, newest first."""
+    call = Call(method="GET", path=path("runs"), read=reading(RunList))
+    return (yield from deliver(session, call)).runs
+
+
+def run(session: Session, id: str) -> Plan[RunReport]:
+    """A run with its spend and its counts per tier."""
+    call = Call(method="GET", path=path("runs", id), read=reading(RunReport))
+    return (yield from deliver(session, call))
+
+
+def put_run(session: Session, id: str, spec: RunSpec | Mapping[str, Any]) -> Plan[RunReport]:
+    """Create a run, or replace the spec and budgets of one."""
+    call = Call(method="PUT", path=path("runs", id), body=as_json(spec), read=reading(RunReport))
+    return (yield from deliver(session, call))
+
+
+def close_run(session: Session, id: str) -> Plan[RunReport]:
+    """End a run: nothing new is taken, and every record becomes final at its best tier or unscored."""
+    call = Call(method="POST", path=path("runs", id, "close"), read=reading(RunReport))
+    return (yield from deliver(session, call))
+
+
+def ladders(session: Session) -> Plan[tuple[Ladder, ...]]:
+    """The latest version of every ladder, by name."""
+    call = Call(method="GET", path=path("ladders"), read=reading(LadderList))
+    return (yield from deliver(session, call)).ladders
+
+
+def ladder(session: Session, name: str, *, version: int | None = None) -> Plan[Ladder]:
+    """One ladder; the latest version unless another is named."""
+    params: dict[str, str | int | float] = {} if version is None else {"version": version}
+    call = Call(method="GET", path=path("ladders", name), params=params, read=reading(Ladder))
+    return (yield from deliver(session, call))
+
+
+def put_ladder(session: Session, name: str, spec: LadderSpec | Mapping[str, Any]) -> Plan[LadderStored]:
+    """Store a ladder; a changed one is a new version, the same content the same version."""
+    call = Call(method="PUT", path=path("ladders", name), body=as_json(spec), read=reading(LadderStored))
+    return (yield from deliver(session, call))
+
+
+def verifiers(session: Session) -> Plan[tuple[VerifierListing, ...]]:
+    """The catalogue: parameters, cost, and why something cannot run on that server."""
+    call = Call(method="GET", path=path("verifiers"), read=reading(VerifierList))
+    return (yield from deliver(session, call)).verifiers
+
+
+def keys(session: Session) -> Plan[tuple[Key, ...]]:
+    """The project's keys, without secrets."""
+    call = Call(method="GET", path=path("keys"), read=reading(KeyList))
+    return (yield from deliver(session, call)).keys
+
+
+def create_key(session: Session, name: str, scopes: Iterable[str]) -> Plan[KeyCreated]:
+    """Make a key. Its token is shown this once, so a lost answer is not tried again."""
+    call = Call(
+        method="POST",
+        path=path("keys"),
+        body=as_json({"name": name, "scopes": sorted(scopes)}),
+        read=reading(KeyCreated),
+        repeatable=False,
+    )
+    return (yield from deliver(session, call))
+
+
+def revoke_key(session: Session, id: str) -> Plan[Key]:
+    """Revoke a key at once."""
+    call = Call(method="DELETE", path=path("keys", id), read=reading(Key))
+    return (yield from deliver(session, call))
