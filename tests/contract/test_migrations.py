@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 from sqlalchemy import inspect
 
+from tests.contract.samples import together
 from tests.support.databases import PostgresServer, SqliteFiles
 from verifier_service.persistence import migrate
 from verifier_service.persistence.engine import open_engines
@@ -42,24 +41,11 @@ def test_the_migrated_tables_are_the_declared_ones(databases: PostgresServer | S
 
 def test_concurrent_upgrades_queue(databases: PostgresServer | SqliteFiles) -> None:
     url = databases.empty()
-    errors: list[BaseException] = []
-
-    def upgrade() -> None:
-        try:
-            migrate.upgrade(url)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=upgrade) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    together(3, lambda _: migrate.upgrade(url))
     assert migrate.is_current(url)
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "mysql://localhost/x"])
 def test_unsupported_urls_are_refused(url: str) -> None:
-    with pytest.raises(ValueError, match="SQLite needs a file|unsupported database"):
+    with pytest.raises(ValueError, match=r"SQLite needs a file|unsupported database"):
         open_engines(url)

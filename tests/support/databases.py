@@ -30,7 +30,13 @@ from verifier_service.persistence import migrate
 from verifier_service.persistence.tables import metadata
 
 START_TIMEOUT_S = 30.0
-_QUICK = ["fsync=off", "full_page_writes=off", "synchronous_commit=off", "max_connections=200"]
+_QUICK = [
+    "fsync=off",
+    "full_page_writes=off",
+    "synchronous_commit=off",
+    "max_connections=200",
+    "deadlock_timeout=100ms",
+]
 
 
 @dataclass

@@ -62,7 +62,7 @@ class Database:
         return float(self.connection.execute(select(clock())).scalar_one())
 
     def run(self, statement: Executable, rows: Sequence[Values] | Values | None = None) -> int:
-        """Execute for effect; returns the number of rows matched (of a single execution)."""
+        """Execute for effect; returns the rows matched by one UPDATE or DELETE (inserts do not tell)."""
         if rows is not None and not rows:
             return 0
         return self.connection.execute(statement, rows).rowcount

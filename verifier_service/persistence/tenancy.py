@@ -27,7 +27,7 @@ class SqlProjects:
 
     def ensure(self, name: str) -> bool:
         created = self._db.insert_new(tables.projects).values(name=name, created_at=clock())
-        return self._db.run(created) == 1
+        return self._db.first(created.returning(tables.projects.c.name)) is not None
 
     def names(self) -> tuple[str, ...]:
         return tuple(
@@ -50,7 +50,8 @@ class SqlKeys:
             "created_at": key.created_at.timestamp(),
             "revoked_at": None if key.revoked_at is None else key.revoked_at.timestamp(),
         }
-        if self._db.run(self._db.insert_new(tables.keys).values(values)) == 0:
+        added = self._db.insert_new(tables.keys).values(values).returning(tables.keys.c.id)
+        if self._db.first(added) is None:
             raise Conflict("key_exists", f"a key {key.id!r} exists")
 
     def find(self, key_id: str) -> tuple[Key, str] | None:
