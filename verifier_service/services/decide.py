@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from verifier_service.domain.cases import Case
 from verifier_service.domain.checks import DemandView, NewDemand
-from verifier_service.domain.decisions import BudgetView, Decision, PolicyCase, TierOption
+from verifier_service.domain.decisions import BudgetView, Decision, DecisionAction, PolicyCase, TierOption
 from verifier_service.domain.evidence import TIERS, Cost, Tier
 from verifier_service.domain.ladders import Ladder, Rung
 from verifier_service.domain.planning import plan_check
@@ -38,6 +39,18 @@ class Minds:
     tariff: Tariff
 
 
+Answer = tuple[Case, Decision]
+
+
+class Wanted(NamedTuple):
+    """One rung that a decision names, and the held demand that already stands for it."""
+
+    case: Case
+    decision: Decision
+    rung: Rung
+    held: DemandView | None
+
+
 def decide(
     tx: Transaction,
     catalog: Catalog,
@@ -63,18 +76,20 @@ def decide(
     budgets = _budgets(tx, project, run)
     rng = random.Random(f"{stored.seed}/{stored.feed}")  # noqa: S311 - a replayable draw, not a secret
     decisions = minds.policy.decide(stored.spec, asked, budgets, rng)
-    woken: set[Tier] = set()
-    decided: list[Decided] = []
-    for case, decision in zip(cases, decisions, strict=True):
-        withdrawn = _apply(tx, catalog, minds.tariff, case, decision, woken)
-        decided.append(
+    answers = list(zip(cases, decisions, strict=True))
+    withdrawn = _withdraw(tx, answers)
+    _hold(tx, catalog, minds.tariff, answers)
+    woken = _request(tx, catalog, minds.tariff, project, run, answers)
+    tx.trajectories.decided(
+        [
             Decided(
                 pk=case.standing.pk,
-                on=case.ended() + withdrawn,
-                decision=f"{decision.code}: {decision.reason}",
+                on=case.ended() + withdrawn.get(case.standing.pk, 0),
+                decision=_words(decision),
             )
-        )
-    tx.trajectories.decided(decided)
+            for case, decision in answers
+        ]
+    )
     return Decisions(pks=tuple(case.standing.pk for case in cases), woken=frozenset(woken))
 
 
@@ -134,83 +149,96 @@ def _budgets(tx: Transaction, project: str, run: str) -> BudgetView:
     return BudgetView(compute=left.get("compute", float("inf")), human=left.get("human", float("inf")))
 
 
-def _apply(
-    tx: Transaction, catalog: Catalog, tariff: Tariff, case: Case, decision: Decision, woken: set[Tier]
-) -> int:
-    """Write one decision as demands; returns how many held demands it withdrew."""
-    held = [demand for demand in case.demands if demand.state is DemandState.HELD]
-    stale = [demand for demand in held if decision.action == "stop" or demand.tier is not decision.tier]
-    if stale:
-        tx.demands.withdraw([demand.pk for demand in stale], reason=decision.code)
-    if decision.tier is not None:
-        for rung in case.ladder.rungs_of(decision.tier):
-            standing = next((demand for demand in held if demand.path == rung.path), None)
-            if decision.action == "hold":
-                _hold(tx, catalog, tariff, case, rung, decision, standing)
-            else:
-                _request(tx, catalog, tariff, case, rung, decision, standing)
-                woken.add(decision.tier)
-    return len(stale)
+def _words(decision: Decision) -> str:
+    return f"{decision.code}: {decision.reason}"
 
 
-def _hold(
-    tx: Transaction,
-    catalog: Catalog,
-    tariff: Tariff,
-    case: Case,
-    rung: Rung,
-    decision: Decision,
-    standing: DemandView | None,
-) -> None:
-    reason = f"{decision.code}: {decision.reason}"
-    if standing is not None:
-        tx.demands.hold(standing.pk, reason=reason, rank=decision.rank)
-        return
-    price = quote(catalog, tariff, rung)
-    tx.demands.insert([_demand(case, rung, decision, price, DemandState.HELD, None)])
+def _withdraw(tx: Transaction, answers: Sequence[Answer]) -> dict[int, int]:
+    """Withdraw held demands that their decision has overtaken; how many, by trajectory."""
+    counts: dict[int, int] = {}
+    for case, decision in answers:
+        stale = [
+            demand.pk
+            for demand in case.demands
+            if demand.state is DemandState.HELD
+            and (decision.action == "stop" or demand.tier is not decision.tier)
+        ]
+        if stale:
+            tx.demands.withdraw(stale, reason=decision.code)
+            counts[case.standing.pk] = len(stale)
+    return counts
+
+
+def _wanted(answers: Sequence[Answer], action: DecisionAction) -> Iterator[Wanted]:
+    """Every rung that an action names, with the demand that was held for it, if any."""
+    for case, decision in answers:
+        if decision.action == action and decision.tier is not None:
+            for rung in case.ladder.rungs_of(decision.tier):
+                held = next(
+                    (d for d in case.demands if d.state is DemandState.HELD and d.path == rung.path), None
+                )
+                yield Wanted(case, decision, rung, held)
+
+
+def _hold(tx: Transaction, catalog: Catalog, tariff: Tariff, answers: Sequence[Answer]) -> None:
+    fresh: list[NewDemand] = []
+    for want in _wanted(answers, "hold"):
+        if want.held is not None:
+            tx.demands.hold(want.held.pk, reason=_words(want.decision), rank=want.decision.rank)
+        else:
+            fresh.append(_demand(want, quote(catalog, tariff, want.rung), DemandState.HELD, None))
+    if fresh:
+        tx.demands.insert(fresh)
 
 
 def _request(
-    tx: Transaction,
-    catalog: Catalog,
-    tariff: Tariff,
-    case: Case,
-    rung: Rung,
-    decision: Decision,
-    standing: DemandView | None,
-) -> None:
-    body = tx.trajectories.bodies([case.standing.pk])[case.standing.pk]
-    deadline = case.standing.created_at + case.ladder.spec.deadline_s
-    check = plan_check(
-        catalog,
-        case.standing,
-        rung,
-        body,
-        priority=decision.priority,
-        deadline=deadline if rung.tier is Tier.LAB else None,
-    )
-    [ref] = tx.checks.ensure(case.standing.project, case.standing.run, [check])
-    shared = ref.state is CheckState.SUCCEEDED
-    price = 0.0 if shared else quote(catalog, tariff, rung)
-    if standing is not None:
-        reason = f"{decision.code}: {decision.reason}"
-        tx.demands.request(standing.pk, ref.pk, reason=reason, quote=price)
-    else:
-        tx.demands.insert([_demand(case, rung, decision, price, DemandState.REQUESTED, ref.pk)])
+    tx: Transaction, catalog: Catalog, tariff: Tariff, project: str, run: str, answers: Sequence[Answer]
+) -> set[Tier]:
+    """Find or create the checks of all requests, and put the demands on them; the tiers concerned."""
+    wants = list(_wanted(answers, "request"))
+    if not wants:
+        return set()
+    bodies = tx.trajectories.bodies({want.case.standing.pk for want in wants})
+    checks = [
+        plan_check(
+            catalog,
+            want.case.standing,
+            want.rung,
+            bodies[want.case.standing.pk],
+            priority=want.decision.priority,
+            deadline=_deadline(want),
+        )
+        for want in wants
+    ]
+    fresh: list[NewDemand] = []
+    for want, ref in zip(wants, tx.checks.ensure(project, run, checks), strict=True):
+        price = 0.0 if ref.state is CheckState.SUCCEEDED else quote(catalog, tariff, want.rung)
+        if want.held is not None:
+            tx.demands.request(want.held.pk, ref.pk, reason=_words(want.decision), quote=price)
+        else:
+            fresh.append(_demand(want, price, DemandState.REQUESTED, ref.pk))
+    if fresh:
+        tx.demands.insert(fresh)
+    return {want.rung.tier for want in wants}
 
 
-def _demand(
-    case: Case, rung: Rung, decision: Decision, price: float, state: DemandState, check: int | None
-) -> NewDemand:
+def _deadline(want: Wanted) -> float | None:
+    """When people must have answered, in database time; only they have a deadline."""
+    if want.rung.tier is not Tier.LAB:
+        return None
+    return want.case.standing.created_at + want.case.ladder.spec.deadline_s
+
+
+def _demand(want: Wanted, price: float, state: DemandState, check: int | None) -> NewDemand:
     return NewDemand(
-        trajectory=case.standing.pk,
-        path=rung.path,
-        role=rung.role,
-        tier=rung.tier,
+        trajectory=want.case.standing.pk,
+        path=want.rung.path,
+        role=want.rung.role,
+        tier=want.rung.tier,
         state=state,
         check=check,
-        reason=f"{decision.code}: {decision.reason}",
+        reason=_words(want.decision),
         quote=price,
-        rank=decision.rank,
-        propensity=decision.propensity,
+        rank=want.decision.rank,
+        propensity=want.decision.propensity,
     )
