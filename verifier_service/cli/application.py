@@ -1,0 +1,57 @@
+"""The commands, joined."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+import typer
+
+from verifier_service.cli import demo, keys, ladders, reviews, rewards, runs, server, submit
+from verifier_service.cli.boundary import Boundary
+
+EPILOG = (
+    "The server is $VERIFIER_URL, else http://127.0.0.1:8321; the key is $VERIFIER_API_KEY, else the local "
+    "server's admin.key. Exit codes: 0 it worked, 1 it failed, 2 wrong usage, 3 server not reachable."
+)
+
+app = typer.Typer(
+    name="verifier",
+    help="Multi-tier verification of agent trajectories: rewards with uncertainty, cost and reasons.",
+    epilog=EPILOG,
+    cls=Boundary,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        try:
+            typer.echo(version("verifier-service"))
+        except PackageNotFoundError:
+            typer.echo("unknown: the package is not installed")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _show: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    """Multi-tier verification of agent trajectories: rewards with uncertainty, cost and reasons."""
+
+
+app.command("serve")(server.serve)
+app.command("demo")(demo.demo)
+app.command("submit")(submit.submit)
+app.command("rewards")(rewards.rewards)
+app.add_typer(ladders.app, name="ladders", no_args_is_help=True)
+app.command("verifiers")(ladders.verifiers)
+app.add_typer(keys.app, name="keys", no_args_is_help=True)
+app.add_typer(runs.app, name="runs", no_args_is_help=True)
+app.add_typer(reviews.app, name="reviews", no_args_is_help=True)
+app.command("migrate")(server.migrate)

@@ -1,0 +1,5 @@
+"""``verifier demo``."""
+
+
+def demo() -> None:
+    """The whole story on this machine."""

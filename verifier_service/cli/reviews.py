@@ -1,0 +1,196 @@
+"""``verifier reviews``: the desk, from a terminal."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import re
+from typing import Annotated, Literal, TypeAlias
+
+import typer
+
+from verifier_service.cli.boundary import Failed
+from verifier_service.cli.connection import connect
+from verifier_service.cli.screen import AsJson, dump, dump_all, note, plain, say, table
+from verifier_service.client import Client
+from verifier_service.domain.reviews import Review, ReviewMeasurement
+
+app = typer.Typer(help="Reviews: what waits for a person. A decision takes effect after the undo grace.")
+
+MOST_ITEMS = 1_000
+MEASURED = re.compile(
+    r"^(?P<quantity>[^=\s]+)=(?P<value>[-+.\deE]+)(?:(?:±|\+-)(?P<sigma>[.\deE+-]+))?\s+(?P<unit>\S+)$"
+)
+
+
+def whoami() -> str:
+    """The reviewer's name where none is given: the login name."""
+    return re.sub(r"[^A-Za-z0-9._:@/+\-]", "-", getpass.getuser())
+
+
+Reviewer: TypeAlias = Annotated[
+    str | None, typer.Option("--reviewer", help="Who decides; the login name when left out.")
+]
+
+
+@app.command("list")
+def list_(
+    queue: Annotated[str | None, typer.Option("--queue")] = None,
+    state: Annotated[
+        str | None, typer.Option("--state", help="open, claimed, decided, effective, expired or cancelled.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=MOST_ITEMS)] = 100,
+    as_json: AsJson = False,
+) -> None:
+    """Items on the desk, oldest first."""
+    with connect() as client:
+        found = client.reviews(queue=queue, state=state, limit=limit)
+    if as_json:
+        dump_all(found)
+        return
+    table(
+        "",
+        ("review", "queue", "state", "ladder", "candidate", "claimed by", "deadline"),
+        (
+            (
+                item.id,
+                item.queue,
+                item.state,
+                item.ladder,
+                _candidate(item),
+                item.claimed_by,
+                f"{item.deadline:%Y-%m-%d %H:%M}" if item.deadline else "",
+            )
+            for item in found
+        ),
+    )
+
+
+def _candidate(item: Review) -> str:
+    return item.candidate if isinstance(item.candidate, str) else json.dumps(item.candidate)
+
+
+@app.command()
+def show(id: str, as_json: AsJson = False) -> None:
+    """One item with its evidence."""
+    with connect() as client:
+        item = _find(client, id)
+    if as_json:
+        dump(item)
+        return
+    _print(item)
+
+
+def _find(client: Client, id: str) -> Review:
+    for item in client.reviews(limit=MOST_ITEMS):
+        if item.id == id:
+            return item
+    raise Failed(f"no review {id!r} among the first {MOST_ITEMS}", "verifier reviews list")
+
+
+def _print(item: Review) -> None:
+    say(f"{item.id}: {item.state}, queue {item.queue}, {item.approvals} approval(s) needed")
+    say(f"candidate: {plain(_candidate(item))}")
+    say(f"asked for: {plain(item.prompt if isinstance(item.prompt, str) else json.dumps(item.prompt))}")
+    rows = []
+    for evidence in item.evidence:
+        measured = "; ".join(
+            f"{m.quantity} = {m.value:.4g}{f' ± {m.sigma:.2g}' if m.sigma is not None else ''} {m.unit}"
+            for m in evidence.measurements
+        )
+        why = evidence.reason.message if evidence.reason is not None else ""
+        rows.append((evidence.tier, evidence.provenance.verifier, evidence.verdict, measured, why))
+    table("", ("tier", "verifier", "verdict", "measured", "reason"), rows)
+    for vote in item.votes:
+        say(f"vote: {vote.verdict} by {plain(vote.reviewer)} {plain(vote.reason)}".rstrip())
+
+
+@app.command()
+def claim(
+    id: Annotated[str | None, typer.Argument(help="The next free item when left out.")] = None,
+    queue: Annotated[str | None, typer.Option("--queue")] = None,
+    minutes: Annotated[float, typer.Option("--minutes", min=0.1, max=1440)] = 30.0,
+    reviewer: Reviewer = None,
+    as_json: AsJson = False,
+) -> None:
+    """Reserve an item and show it."""
+    with connect() as client:
+        item = client.claim(reviewer or whoami(), queue=queue, review=id, minutes=minutes)
+    if item is None:
+        if as_json:
+            dump({"review": None})
+        note("nothing is free to claim")
+        return
+    if as_json:
+        dump(item)
+        return
+    _print(item)
+    note(f"next: verifier reviews decide {item.id} accept|reject [--reason TEXT]")
+
+
+def _measurement(text: str) -> ReviewMeasurement:
+    found = MEASURED.match(text.strip())
+    try:
+        if found is None:
+            raise ValueError(text)
+        sigma = found["sigma"]
+        return ReviewMeasurement(
+            quantity=found["quantity"],
+            value=float(found["value"]),
+            unit=found["unit"],
+            sigma=float(sigma) if sigma is not None else None,
+        )
+    except ValueError as error:
+        raise typer.BadParameter("write 'QUANTITY=VALUE±SIGMA UNIT'", param_hint="--measured") from error
+
+
+@app.command()
+def decide(
+    id: str,
+    verdict: Annotated[str, typer.Argument(help="accept or reject")],
+    reason: Annotated[str, typer.Option("--reason", help="Needed for a rejection.")] = "",
+    measured: Annotated[
+        list[str] | None, typer.Option("--measured", help="'QUANTITY=VALUE±SIGMA UNIT'; may be repeated.")
+    ] = None,
+    human_s: Annotated[float | None, typer.Option("--human-seconds", min=0, help="Time it took.")] = None,
+    reviewer: Reviewer = None,
+    as_json: AsJson = False,
+) -> None:
+    """Accept or reject. It can be undone with `release` until the grace has passed."""
+    vote = _vote(verdict, reason)
+    with connect() as client:
+        decided = client.decide(
+            id,
+            reviewer=reviewer or whoami(),
+            verdict=vote,
+            reason=reason,
+            measurements=[_measurement(text) for text in measured or ()],
+            human_s=human_s,
+        )
+    if as_json:
+        dump(decided)
+        return
+    effective = decided.review.votes[-1].effective_at if decided.review.votes else None
+    when = f"; takes effect at {effective:%H:%M:%S}" if effective is not None else ""
+    say(f"{id}: {verdict}{'' if decided.created else ' (it was there already)'}{when}")
+
+
+def _vote(verdict: str, reason: str) -> Literal["accept", "reject"]:
+    if verdict == "accept":
+        return "accept"
+    if verdict != "reject":
+        raise typer.BadParameter("accept or reject", param_hint="VERDICT")
+    if not reason.strip():
+        raise typer.BadParameter("a rejection needs a reason", param_hint="--reason")
+    return "reject"
+
+
+@app.command()
+def release(id: str, reviewer: Reviewer = None, as_json: AsJson = False) -> None:
+    """Give an item back, or undo a decision within its grace."""
+    with connect() as client:
+        item = client.release(id, reviewer=reviewer or whoami())
+    if as_json:
+        dump(item)
+        return
+    say(f"{item.id} is {item.state}")
