@@ -127,6 +127,14 @@ def test_mol_07_a_tautomer_that_does_not_read_back_is_no_score() -> None:
     assert any("exact level" in text for text in other.assumptions)
 
 
+def test_a_tautomer_enumeration_cut_short_falls_back_and_says_so() -> None:
+    peptide = "N" + "[C@@H](C)C(=O)N" * 11 + "CC(=O)O"
+    other = "N" + "[C@@H](C)C(=O)N" * 10 + "[C@H](C)C(=O)N" + "CC(=O)O"
+    finding = judge(peptide, other, "tautomer")
+    assert code(finding) == "different_molecule"
+    assert any("exact level" in text for text in finding.assumptions)
+
+
 @pytest.mark.parametrize("candidate", ["*", "CC*", "[*:1]c1ccccc1", "*CC*", "[R1]CC", "[2*]C"])
 @pytest.mark.parametrize("gold", ["CC*", "CCC"])
 def test_mol_09_wildcards_are_refused_whatever_the_gold(gold: str, candidate: str) -> None:

@@ -17,6 +17,10 @@ ABSURD = {
     "NNNNNN": "chain of 6 N",
     "NN=NN=N": "chain of 5 N",
     "CNN(C)NC": "saturated N-N-N",
+    "n1nnnnn1": "five N",
+    "c1nnnnn1": "five N",
+    "CN=NN=NC": "between two N=N",
+    "O=NN=NC": "between two N=N",
     "OOO": "O-O-O chain",
     "COOOC": "O-O-O chain",
     "O1OO1": "O-O-O chain",
@@ -111,6 +115,12 @@ PLAUSIBLE = {
     "bicyclo[3.3.1]non-1-ene": "C1=C2CCCC(C2)CC1",
     "octalin": "C1CCC2=CCCCC2C1",
     "ferrocene": "[Fe+2].[cH-]1cccc1.[cH-]1cccc1",
+    "sodium peroxide": "[Na+].[Na+].[O-][O-]",
+    "calcium carbide": "[C-]#[C-].[Ca+2]",
+    "nitrosamine": "CN(C)N=O",
+    "nitroso dimer": "C[N+]([O-])=[N+](C)[O-]",
+    "azine": "CC=NN=CC",
+    "tetrazine": "c1nncnn1",
     "table salt": "[Na+].[Cl-]",
     "deuterochloroform": "[2H]C(Cl)(Cl)Cl",
     "biphenylene": "c1ccc2c(c1)-c1ccccc1-2",
@@ -169,6 +179,9 @@ def test_the_accessibility_score_is_measured_and_bounded_by_parameter() -> None:
     assert strict.reason is not None
     assert "synthetic accessibility" in strict.reason.message
     assert judge("CCO", max_sa_score=10.0).measurements == ()
+    peptide = judge("N" + "[C@@H](C)C(=O)N" * 60 + "CC(=O)O")
+    assert peptide.verdict is Verdict.ACCEPT
+    assert peptide.measurements == ()
 
 
 def test_at_most_two_percent_of_a_real_collection_is_called_implausible() -> None:

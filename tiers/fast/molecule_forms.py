@@ -11,7 +11,7 @@ from typing import Any
 
 from tiers.molecule import Molecule, Refusal, read_smiles, toolkit
 
-MAX_FORM_HEAVY_ATOMS = 150  # tautomers multiply: 33 ms was the slowest of 200 molecules of the NCI set
+MAX_FORM_HEAVY_ATOMS = 150  # tautomers multiply: at this size the bounds below are reached in seconds
 
 # Organic salt formers and solvents, neutral and without stereo, after P. H. Stahl and C. G. Wermuth,
 # Handbook of Pharmaceutical Salts (Wiley 2002). Pieces without carbon need no list.
@@ -46,8 +46,8 @@ def _enumerator() -> Any:
     params.tautomerRemoveSp3Stereo = False
     params.tautomerRemoveBondStereo = False
     params.tautomerRemoveIsotopicHs = False
-    params.maxTautomers = 500
-    params.maxTransforms = 1000
+    params.maxTautomers = 2_000  # quercetin has 435, from 3,500 transforms
+    params.maxTransforms = 10_000
     return rdMolStandardize.TautomerEnumerator(params)
 
 

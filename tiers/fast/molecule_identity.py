@@ -114,6 +114,8 @@ def _compare(candidate: Molecule, reference: Molecule, level: str) -> Finding:
 
 
 def _same_tautomer(candidate: Molecule, reference: Molecule, assumptions: list[str]) -> str | None:
+    if candidate.formula != reference.formula:  # tautomers are isomers; enumerating them is dear
+        return None
     try:
         match = same_molecule(tautomer_form(candidate), tautomer_form(reference))
     except FormUnavailable as unavailable:

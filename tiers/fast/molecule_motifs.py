@@ -18,7 +18,8 @@ CARBON, NITROGEN, OXYGEN, SULFUR, FLUORINE = 6, 7, 8, 16, 9
 
 
 def nitrogen_chain(graph: Graph) -> str | None:
-    """Catenated nitrogen: more than 4 in a row (7 with aromatic rings), or a saturated N-N-N.
+    """Catenated nitrogen: more than 4 in a row (7 with aromatic rings), 5 in one ring, a saturated
+    N-N-N, or two N=N or N=O joined by a single N-N bond.
 
     N-N single bonds are weak (160 kJ/mol against 350 for C-C) and the loss of N2 drives decay: N. N.
     Greenwood, A. Earnshaw, Chemistry of the Elements, 2nd ed. (1997), ch. 11.
@@ -29,7 +30,28 @@ def nitrogen_chain(graph: Graph) -> str | None:
             return f"chain of {len(atoms)} N"
         if len(atoms) > 2 and any(_middle_of_three(graph, atom) for atom in atoms):
             return "saturated N-N-N chain"
+        if len(atoms) > MAX_CHAIN_N and _in_one_ring(graph, set(atoms)):
+            return "ring with five N in a row"
+        if len(atoms) > 1 and any(_joined_diazenes(graph, atom) for atom in atoms):
+            return "N-N bond between two N=N or N=O"
     return None
+
+
+def _in_one_ring(graph: Graph, atoms: set[int]) -> bool:
+    return any(len(atoms.intersection(ring)) > MAX_CHAIN_N for ring in graph.mol.GetRingInfo().AtomRings())
+
+
+def _joined_diazenes(graph: Graph, atom: int) -> bool:
+    return _diazene_end(graph, atom) and any(
+        order == 1 and graph.number[each] == NITROGEN and _diazene_end(graph, each)
+        for each, order in graph.bonds[atom]
+    )
+
+
+def _diazene_end(graph: Graph, atom: int) -> bool:
+    return not graph.charge[atom] and any(
+        order == 2 and graph.number[each] in (NITROGEN, OXYGEN) for each, order in graph.bonds[atom]
+    )
 
 
 def _middle_of_three(graph: Graph, atom: int) -> bool:
@@ -170,11 +192,15 @@ def charges(graph: Graph) -> str | None:
             return f"positive {symbol}"
         if number == CARBON and charge > 0 and not _stabilised(graph, atom):
             return "carbocation without a stabilising neighbour"
-        if len(graph.number) > 2 and any(
-            graph.local[each] * charge > 0 and graph.number[each] in NONMETALS for each, _ in neighbours
-        ):
+        if any(_repels(graph, atom, each) for each, _ in neighbours):
             return "neighbouring charges of like sign"
     return _too_charged(graph)
+
+
+def _repels(graph: Graph, atom: int, other: int) -> bool:
+    """Like charges on bonded non-metals, diatomic ions apart (peroxide, carbide, disulfide)."""
+    diatomic = len(graph.bonds[atom]) == len(graph.bonds[other]) == 1
+    return graph.local[atom] * graph.local[other] > 0 and graph.number[other] in NONMETALS and not diatomic
 
 
 def _stabilised(graph: Graph, atom: int) -> bool:

@@ -16,6 +16,7 @@ from tiers.molecule import Molecule, Refusal, rdkit_missing, read_smiles
 from verifier_service.domain.evidence import Finding, Hint, Measurement, Reason, Tier, Verdict
 from verifier_service.domain.verifiers import CheckInput, Limits, Params, Verifier, VerifierInfo
 
+MAX_SA_HEAVY_ATOMS = 150  # the score grows with size and calls every long peptide impossible
 RULES = (*CHAIN_RULES, *STATE_RULES, *RING_RULES, *UNSATURATED_CHAIN_RULES)
 HINT = (
     "Parseable is not plausible: {motif} is not known to exist outside special conditions. "
@@ -35,8 +36,9 @@ class MoleculePlausibility(Verifier):
 
     The rules and their sources are in ``molecule_motifs`` and ``molecule_rings``; above them stands
     the synthetic accessibility score of P. Ertl and A. Schuffenhauer, J. Cheminform. 2009, 1, 8 (the
-    implementation shipped with RDKit), reported as measurement ``sa_score``. Salts and mixtures are
-    judged as a whole. The gate is heuristic: it errs towards passing, and a rejection is revisable.
+    implementation shipped with RDKit), reported as measurement ``sa_score`` up to 150 heavy atoms. Salts
+    and mixtures are judged as a whole. The gate is heuristic: it errs towards passing, and a rejection
+    is revisable.
     """
 
     info: ClassVar[VerifierInfo] = VerifierInfo(
@@ -67,7 +69,7 @@ class MoleculePlausibility(Verifier):
             return refused(refusal)
         found = motifs(molecule)
         measured: tuple[Measurement, ...] = ()
-        if options.max_sa_score < 10.0:
+        if options.max_sa_score < 10.0 and molecule.heavy_atoms <= MAX_SA_HEAVY_ATOMS:
             score = sa_score(molecule)
             measured = (Measurement(quantity="sa_score", value=score, unit="1"),)
             if score > options.max_sa_score:

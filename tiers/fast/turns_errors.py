@@ -157,13 +157,13 @@ def _is_long(text: str | None) -> bool:
 
 
 def _text_fault(text: str) -> str | None:
-    head = text[:WINDOW] if _is_long(text) else text
-    tail = text[-WINDOW:] if _is_long(text) else text
-    opening, ending = head.lstrip()[:EDGE], tail.rstrip()[-EDGE:]
-    codes = [match.group(1) for part in (opening, ending) for match in _EXIT.finditer(part)]
+    windows = {text[:WINDOW], text[-WINDOW:]} if _is_long(text) else {text}
+    opening, ending = text[:WINDOW].lstrip()[:EDGE], text[-WINDOW:].rstrip()[-EDGE:]
+    edges = (opening, ending) if opening != ending else (ending,)
+    codes = [match.group(1) for edge in edges for match in _EXIT.finditer(edge)]
     if codes and not int(codes[-1]):
         return None
-    if any("Traceback" in part and _TRACEBACK.search(part) for part in (head, tail)):
+    if any("Traceback" in window and _TRACEBACK.search(window) for window in windows):
         return "traceback"
     if codes:
         return "exit_code"
