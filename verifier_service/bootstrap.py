@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from scheduler.beliefs import TierBeliefs
@@ -14,6 +14,7 @@ from tiers.catalog_sources import Sources
 from tiers.harness import ProcessHarness
 from tiers.harness_options import HarnessOptions
 from verifier_service.dispatch.embedded import EmbeddedDispatcher
+from verifier_service.domain.cases import Body
 from verifier_service.domain.errors import InvalidInput
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ports.catalog import Catalog
@@ -66,7 +67,7 @@ class Service:
             tx, self.catalog, project=project, run=run, defaults=self.defaults, items=items
         )
         if taken.created:
-            self._follow(tx, taken.created)
+            self._follow(tx, taken.created.keys(), taken.created)
         return taken
 
     def take(self, tier: Tier, limit: int, owner: str) -> execute.Taken:
@@ -133,12 +134,12 @@ class Service:
         return done
 
     def _follow(
-        self, tx: Transaction, pks: Collection[int]
+        self, tx: Transaction, pks: Collection[int], known: Mapping[int, Body] | None = None
     ) -> tuple[frozenset[Tier], set[tuple[str, str]]]:
         """Advance and settle cases; returns the tiers to wake and the runs to announce."""
         if not pks:
             return frozenset(), set()
-        advanced = advance.advance(tx, self.catalog, pks)
+        advanced = advance.advance(tx, self.catalog, pks, known)
         settle.settle(tx, self.beliefs, advanced.cases)
         return advanced.woken, {(case.standing.project, case.standing.run) for case in advanced.cases}
 

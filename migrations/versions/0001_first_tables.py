@@ -285,6 +285,7 @@ def upgrade() -> None:
         "bodies",
         sa.Column("trajectory", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("body", sa.Text(), nullable=False),
+        sa.Column("turns", sa.Text(), nullable=False),
         sa.ForeignKeyConstraint(["trajectory"], ["trajectories.pk"], name=op.f("fk_bodies_trajectory")),
         sa.PrimaryKeyConstraint("trajectory", name=op.f("pk_bodies")),
     )

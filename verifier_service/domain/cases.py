@@ -16,7 +16,7 @@ from verifier_service.domain.trajectories import Turn
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewTrajectory:
-    """A trajectory to store. ``body`` is a ``Body`` as JSON text."""
+    """A trajectory to store. ``body`` is a ``Body`` without its turns as JSON text, ``turns`` are those."""
 
     id: str
     content: str  # digest of the submission without its id
@@ -31,6 +31,7 @@ class NewTrajectory:
     finished: bool
     has_answer: bool
     body: str
+    turns: str = "[]"
 
 
 class Body(Record):

@@ -17,13 +17,11 @@ NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 def new_trajectory(item: TrajectorySubmission, ladder: Ladder) -> NewTrajectory:
     """The row of a submission. Raises ``InvalidInput`` for NUL characters, which no database keeps."""
     dumped = item.model_dump(mode="json", exclude={"id"})
-    turns = dumped["turns"]
-    head = {key: value for key, value in dumped.items() if key not in ("turns", "problem", "metadata")}
-    turns_text = canonical_json(turns)
-    rest = canonical_json([head, dumped["problem"], dumped["metadata"]])
-    if NUL.search(turns_text) or NUL.search(rest):
+    turns = canonical_json(dumped.pop("turns"))
+    rest = canonical_json(dumped)
+    if NUL.search(turns) or NUL.search(rest):
         raise InvalidInput("nul_character", "text must not contain the NUL character")
-    turns_digest = digest("turns", turns_text)
+    turns_digest = digest("turns", turns)
     content = digest("content", rest, turns_digest)
     return NewTrajectory(
         id=item.id if item.id is not None else CONTENT_ID_PREFIX + content,
@@ -38,12 +36,14 @@ def new_trajectory(item: TrajectorySubmission, ladder: Ladder) -> NewTrajectory:
         n_turns=len(item.turns),
         finished=item.finished,
         has_answer=item.answer is not None,
-        body=_body(item).model_dump_json(exclude_defaults=True),
+        body=body_of(item).model_dump_json(exclude_defaults=True, exclude={"turns"}),
+        turns=turns,
     )
 
 
-def _body(submission: TrajectorySubmission) -> Body:
-    return Body(
+def body_of(submission: TrajectorySubmission) -> Body:
+    """What is kept of a submission beside its row."""
+    return Body.model_construct(
         prompt=submission.problem.prompt,
         inputs=submission.problem.inputs,
         reference=submission.problem.reference,

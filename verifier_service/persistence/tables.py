@@ -181,6 +181,7 @@ bodies = Table(
     metadata,
     Column("trajectory", BigInteger, ForeignKey("trajectories.pk"), primary_key=True, autoincrement=False),
     Column("body", Text, nullable=False),
+    Column("turns", Text, nullable=False),
 )
 
 checks = Table(

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from pydantic import TypeAdapter
 from sqlalchemy import Row, Select, bindparam, func, select, update
 
 from verifier_service.domain.cases import Body, Case, NewTrajectory, Standing
 from verifier_service.domain.errors import Conflict
 from verifier_service.domain.ports.runs import Decided, StandingUpdate
 from verifier_service.domain.states import RewardStatus
+from verifier_service.domain.trajectories import Turn
 from verifier_service.persistence import tables
 from verifier_service.persistence.cases import demand_views
 from verifier_service.persistence.database import Database, clean, clock, ordered, sql
@@ -18,6 +20,7 @@ from verifier_service.persistence.runs import no_run, run_key
 from verifier_service.persistence.tenancy import SqlLadders
 
 _cases, _runs, _bodies = tables.trajectories, tables.runs, tables.bodies
+_TURNS = TypeAdapter(tuple[Turn, ...])
 
 
 class SqlTrajectories:
@@ -36,7 +39,9 @@ class SqlTrajectories:
         stored = self._db.insert_new(_cases).values(created_at=clock()).returning(_cases.c.id, _cases.c.pk)
         inserted = {row.id: row.pk for row in self._db.all(stored, rows)}
         texts = [
-            {"trajectory": inserted[item.id], "body": item.body} for item in items if item.id in inserted
+            {"trajectory": inserted[item.id], "body": item.body, "turns": item.turns}
+            for item in items
+            if item.id in inserted
         ]
         self._db.run(_bodies.insert(), texts)
         return inserted
@@ -54,9 +59,15 @@ class SqlTrajectories:
         again = again.values(multiplicity=_cases.c.multiplicity + bindparam("b_more"))
         self._db.run(again, [{"b_pk": pk, "b_more": more} for pk, more in sorted(counts.items())])
 
-    def bodies(self, pks: Collection[int]) -> dict[int, Body]:
-        found = select(_bodies).where(self._db.among(_bodies.c.trajectory, pks))
-        return {row.trajectory: Body.model_validate_json(row.body) for row in self._db.all(found)}
+    def bodies(self, pks: Collection[int], *, turns: bool = True) -> dict[int, Body]:
+        columns = [_bodies.c.trajectory, _bodies.c.body, *([_bodies.c.turns] if turns else [])]
+        found: dict[int, Body] = {}
+        for row in self._db.all(select(*columns).where(self._db.among(_bodies.c.trajectory, pks))):
+            body = Body.model_validate_json(row.body)
+            if turns:
+                body = body.model_copy(update={"turns": _TURNS.validate_json(row.turns)})
+            found[row.trajectory] = body
+        return found
 
     def grow(self, pk: int, item: NewTrajectory) -> None:
         """Raises ``Conflict`` when the trajectory is finished or cancelled."""
@@ -73,7 +84,8 @@ class SqlTrajectories:
         )
         if self._db.run(grown) == 0:
             raise Conflict("trajectory_finished", f"trajectory {item.id!r} is finished and cannot grow")
-        self._db.run(update(_bodies).where(_bodies.c.trajectory == pk).values(body=item.body))
+        texts = update(_bodies).where(_bodies.c.trajectory == pk)
+        self._db.run(texts.values(body=item.body, turns=item.turns))
 
     def identify(self, subjects: Mapping[int, tuple[str, str | None]]) -> None:
         identified = update(_cases).where(_cases.c.pk == bindparam("b_pk"))

@@ -6,10 +6,10 @@ is marked for the policy. Calling it again changes nothing, so a process may die
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from verifier_service.domain.cases import Case
+from verifier_service.domain.cases import Body, Case
 from verifier_service.domain.checks import CheckRef, CheckView, DemandView, NewCheck, NewDemand
 from verifier_service.domain.digests import candidate_digest
 from verifier_service.domain.evidence import Cost, Tier
@@ -32,17 +32,25 @@ class Advanced:
     woken: frozenset[Tier]
 
 
-def advance(tx: Transaction, catalog: Catalog, pks: Collection[int]) -> Advanced:
-    """Bring cases as far as they go without a decision. Locks their rows."""
+def advance(
+    tx: Transaction, catalog: Catalog, pks: Collection[int], known: Mapping[int, Body] | None = None
+) -> Advanced:
+    """Bring cases as far as they go without a decision. Locks their rows.
+
+    ``known`` are bodies that the caller has at hand; others are read when they are needed.
+    """
+    known = known or {}
     cases = {case.standing.pk: case for case in tx.trajectories.cases(sorted(set(pks)), lock=True)}
     woken: set[Tier] = set()
     current = list(cases.values())
     for _ in range(MAX_ROUNDS):
-        changed = _identify(tx, catalog, current) | _end_climbs(tx, current)
+        current = _identify(tx, catalog, current)
+        cases |= {case.standing.pk: case for case in current}
+        changed = _end_climbs(tx, current)
         if changed:
             cases |= {case.standing.pk: case for case in tx.trajectories.cases(sorted(changed))}
             current = [cases[case.standing.pk] for case in current]
-        grown, ended = _demand_fast(tx, catalog, current, woken)
+        grown, ended = _demand_fast(tx, catalog, current, known, woken)
         cases |= grown
         if not ended:
             break
@@ -51,8 +59,8 @@ def advance(tx: Transaction, catalog: Catalog, pks: Collection[int]) -> Advanced
     return Advanced(cases=_mark(tx, list(cases.values())), woken=frozenset(woken))
 
 
-def _identify(tx: Transaction, catalog: Catalog, cases: Sequence[Case]) -> set[int]:
-    """Key the other checks from the candidate; on failure the raw digest stands."""
+def _identify(tx: Transaction, catalog: Catalog, cases: Sequence[Case]) -> list[Case]:
+    """Key the other checks from the candidate; on failure the raw digest stands. The cases afterwards."""
     subjects: dict[int, tuple[str, str | None]] = {}
     for case in cases:
         standing = case.standing
@@ -71,9 +79,18 @@ def _identify(tx: Transaction, catalog: Catalog, cases: Sequence[Case]) -> set[i
             if found is not None
             else (standing.subject, None)
         )
-    if subjects:
-        tx.trajectories.identify(subjects)
-    return set(subjects)
+    if not subjects:
+        return list(cases)
+    tx.trajectories.identify(subjects)
+    return [_identified(case, subjects.get(case.standing.pk)) for case in cases]
+
+
+def _identified(case: Case, found: tuple[str, str | None] | None) -> Case:
+    if found is None:
+        return case
+    subject, canonical = found
+    named = replace(case.standing, subject=subject, canonical=canonical, identified=True)
+    return replace(case, standing=named)
 
 
 def _end_climbs(tx: Transaction, cases: Sequence[Case]) -> set[int]:
@@ -96,7 +113,11 @@ def _end_climbs(tx: Transaction, cases: Sequence[Case]) -> set[int]:
 
 
 def _demand_fast(
-    tx: Transaction, catalog: Catalog, cases: Sequence[Case], woken: set[Tier]
+    tx: Transaction,
+    catalog: Catalog,
+    cases: Sequence[Case],
+    known: Mapping[int, Body],
+    woken: set[Tier],
 ) -> tuple[dict[int, Case], set[int]]:
     """Ask for what is missing.
 
@@ -105,7 +126,7 @@ def _demand_fast(
     missing = [(case, rung) for case in cases for rung in _missing(catalog, case)]
     if not missing:
         return {}, set()
-    bodies = tx.trajectories.bodies({case.standing.pk for case, _ in missing})
+    bodies = _bodies(tx, catalog, missing, known)
     wanted: dict[tuple[str, str], list[tuple[Case, Rung, NewCheck]]] = {}
     for case, rung in missing:
         check = plan_check(catalog, case.standing, rung, bodies[case.standing.pk])
@@ -122,10 +143,24 @@ def _demand_fast(
                 woken.add(check.tier)
             if ref.state not in LIVE_CHECKS:
                 ended.add(pk)
-            known = grown.get(pk, case)
-            grown[pk] = replace(known, demands=(*known.demands, _view(rung, check, ref)))
+            before = grown.get(pk, case)
+            grown[pk] = replace(before, demands=(*before.demands, _view(rung, check, ref)))
         tx.demands.insert(demands)
     return grown, ended
+
+
+def _bodies(
+    tx: Transaction,
+    catalog: Catalog,
+    missing: Sequence[tuple[Case, Rung]],
+    known: Mapping[int, Body],
+) -> Mapping[int, Body]:
+    """Bodies of the cases, with their turns only where a verifier reads them."""
+    wanted = {case.standing.pk for case, _ in missing} - known.keys()
+    if not wanted:
+        return known
+    turns = any("turns" in catalog.verifier(rung.use.use).reads for _, rung in missing)
+    return {**known, **tx.trajectories.bodies(wanted, turns=turns)}
 
 
 def _demand(trajectory: int, rung: Rung, check: int) -> NewDemand:

@@ -198,7 +198,8 @@ def _request(
     wants = list(_wanted(answers, "request"))
     if not wants:
         return set()
-    bodies = tx.trajectories.bodies({want.case.standing.pk for want in wants})
+    turns = any("turns" in catalog.verifier(want.rung.use.use).reads for want in wants)
+    bodies = tx.trajectories.bodies({want.case.standing.pk for want in wants}, turns=turns)
     checks = [
         plan_check(
             catalog,

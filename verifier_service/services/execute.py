@@ -190,7 +190,7 @@ def _failed(claim: Claim, result: Done, failure: Failure, credits: float) -> Com
 
 def _evidence(catalog: Catalog, owner: str, claim: Claim, done: Done, finding: Finding) -> Evidence:
     return Evidence.model_construct(
-        **dict(finding),
+        **finding.__dict__,
         check=claim.key,
         tier=catalog.verifier(claim.verifier).tier,
         provenance=Provenance(

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from verifier_service.domain.cases import NewTrajectory, Standing
-from verifier_service.domain.contents import new_trajectory
+from verifier_service.domain.cases import Body, NewTrajectory, Standing
+from verifier_service.domain.contents import body_of, new_trajectory
 from verifier_service.domain.digests import digest
 from verifier_service.domain.errors import Conflict, InvalidInput
 from verifier_service.domain.ladders import Ladder
@@ -31,10 +31,10 @@ class ItemResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Intake:
-    """Results in input order, the pks of new rows, and the feed position before them."""
+    """Results in input order, the bodies of new rows by pk, and the feed position before them."""
 
     results: tuple[ItemResult, ...]
-    created: tuple[int, ...]
+    created: dict[int, Body]
     cursor: int
 
 
@@ -44,6 +44,7 @@ class _Slot:
 
     result: ItemResult | None = None
     item: NewTrajectory | None = None
+    body: Body | None = None
     anonymous: bool = False
 
 
@@ -93,7 +94,7 @@ def _slot(
     if problem is not None or isinstance(ladder, InvalidInput):
         return _Slot(result=ItemResult(id=item.id, status="invalid", error=problem))
     try:
-        return _Slot(item=new_trajectory(item, ladder), anonymous=item.id is None)
+        return _Slot(item=new_trajectory(item, ladder), body=body_of(item), anonymous=item.id is None)
     except InvalidInput as error:
         return _Slot(result=ItemResult(id=item.id, status="invalid", error=error))
 
@@ -109,7 +110,7 @@ def _pinned(tx: Transaction, run: Run, name: str) -> Ladder | InvalidInput:
     return tx.ladders.version(run.project, name, version)
 
 
-def _store(tx: Transaction, project: str, run: str, slots: Sequence[_Slot]) -> tuple[int, ...]:
+def _store(tx: Transaction, project: str, run: str, slots: Sequence[_Slot]) -> dict[int, Body]:
     """Insert what is new, judge the rest against what is there, fill in every slot's result."""
     first: dict[str, NewTrajectory] = {}
     for slot in slots:
@@ -118,12 +119,14 @@ def _store(tx: Transaction, project: str, run: str, slots: Sequence[_Slot]) -> t
     inserted = tx.trajectories.insert(project, run, list(first.values()))
     existing = tx.trajectories.find(project, run, first.keys() - inserted.keys())
     again: dict[int, int] = {}
+    created: dict[int, Body] = {}
     seen: set[str] = set()
     for slot in slots:
         item = slot.item
         if item is None:
             continue
-        if item.id in inserted and item.id not in seen:
+        if item.id in inserted and item.id not in seen and slot.body is not None:
+            created[inserted[item.id]] = slot.body
             slot.result = ItemResult(id=item.id, status="accepted", pk=inserted[item.id])
         else:
             slot.result = _repeat(item, first, inserted, existing)
@@ -134,7 +137,7 @@ def _store(tx: Transaction, project: str, run: str, slots: Sequence[_Slot]) -> t
         seen.add(item.id)
     if again:
         tx.trajectories.count_again(again)
-    return tuple(inserted[trajectory_id] for trajectory_id in inserted)
+    return created
 
 
 def _repeat(

@@ -100,8 +100,8 @@ class Trajectories(Protocol):
         """Add to the multiplicity of rows."""
         ...
 
-    def bodies(self, pks: Collection[int]) -> dict[int, Body]:
-        """Problem, turns, answer and metadata."""
+    def bodies(self, pks: Collection[int], *, turns: bool = True) -> dict[int, Body]:
+        """Problem, answer, metadata and, unless told otherwise, the turns (most of the text)."""
         ...
 
     def grow(self, pk: int, item: NewTrajectory) -> None:
