@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import (
     ARRAY,
-    BigInteger,
     ColumnElement,
     Connection,
     Double,
@@ -18,7 +17,6 @@ from sqlalchemy import (
     Row,
     Select,
     Table,
-    Text,
     any_,
     bindparam,
     func,
@@ -83,8 +81,7 @@ class Database:
         """``column IN values`` as one parameter: no limit on their number, one cached statement."""
         listed = list(values)
         if self.postgres:
-            kind = Text() if listed and isinstance(listed[0], str) else BigInteger()
-            return column == any_(bindparam(None, listed, type_=ARRAY(kind)))
+            return column == any_(bindparam(None, listed, type_=ARRAY(column.type)))
         each = func.json_each(json.dumps(listed)).table_valued("value")
         return column.in_(select(each.c.value))
 

@@ -24,16 +24,10 @@ class Leases:
 
     def claim(self, tier: Tier, limit: int, owner: str, ttl_s: float) -> list[Claim]:
         """Rows locked by another claim are skipped, so two claims never wait for each other."""
-        best = _ready(select(_checks.c.verifier, _checks.c.version, _checks.c.params), tier)
-        first = self._db.first(self._db.locked(best.limit(1), of=_checks, skip=True)) if limit > 0 else None
-        if first is None:
+        best = _ready(_CLAIMED, tier).limit(limit)
+        rows = self._db.all(self._db.locked(best, of=_checks, skip=True)) if limit > 0 else []
+        if not rows:
             return []
-        alike = _ready(_CLAIMED, tier).where(
-            _checks.c.verifier == first.verifier,
-            _checks.c.version == first.version,
-            _checks.c.params == first.params,
-        )
-        rows = self._db.all(self._db.locked(alike.limit(limit), of=_checks, skip=True))
         leased = update(_checks).where(self._db.among(_checks.c.pk, [row.pk for row in rows]))
         self._db.run(
             leased.values(
@@ -45,8 +39,8 @@ class Leases:
                 fence=_checks.c.fence + 1,
             )
         )
-        params = json.loads(first.params)
-        return [_claim(row, tier, params) for row in rows]
+        params = {text: json.loads(text) for text in {row.params for row in rows}}
+        return [_claim(row, tier, params[row.params]) for row in rows]
 
     def beat(self, owner: str, fences: Mapping[int, int], ttl_s: float) -> set[int]:
         mine = select(_checks.c.pk, _checks.c.fence).where(
@@ -87,6 +81,7 @@ _CLAIMED = select(
     _checks.c.project,
     _checks.c.verifier,
     _checks.c.version,
+    _checks.c.params,
     _checks.c.item,
     _checks.c.attempt,
     _checks.c.max_attempts,
