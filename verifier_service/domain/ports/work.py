@@ -34,8 +34,8 @@ class Checks(Protocol):
         ...
 
     def claim(self, tier: Tier, limit: int, owner: str, ttl_s: float) -> list[Claim]:
-        """Lease the best ready checks (priority, then age) that share the first one's verifier and
-        parameters. State becomes running, the fence rises. Never hands one check to two owners."""
+        """Lease the best ready checks (priority, then age). State becomes running, the fence rises.
+        Never hands one check to two owners."""
         ...
 
     def beat(self, owner: str, fences: Mapping[int, int], ttl_s: float) -> set[int]:
