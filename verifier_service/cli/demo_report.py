@@ -59,7 +59,7 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 def _candidates(summary: DemoSummary) -> None:
     table(
-        f"Best molecules ({min(BEST, len(summary.candidates))} of {len(summary.candidates)} above the floor)",
+        f"Best molecules ({len(summary.candidates[:BEST])} of {len(summary.candidates)} above the floor)",
         ("molecule", "samples", "outcome", "±", "known from", "status", "last decision"),
         (
             (
@@ -80,22 +80,20 @@ def _money(summary: DemoSummary) -> None:
     found = summary.comparison
     say("\nMoney (1 credit = 1 US dollar at the default tariff of 0.05 per core-hour)")
     say(
-        f"  spent on {found.measured} calculations at high fidelity and all else: {money(found.spent_credits)}"
+        f"  spent, with {found.measured} calculations at high fidelity: {money(found.spent_credits)} credits"
     )
     if found.mean_cpu_s is None:
         say("  nothing was measured at high fidelity, so there is nothing to compare with")
         return
     say(
-        f"  the same calculation for every readable trajectory ({found.readable} x {found.mean_cpu_s:.1f} CPU s): "
+        f"  one such calculation per readable trajectory ({found.readable} x {found.mean_cpu_s:.1f} CPU s): "
         f"{money(found.each_trajectory_credits)}"
     )
     say(
-        f"  and once per different molecule ({found.distinct} x {found.mean_cpu_s:.1f} CPU s): "
+        f"  one per different molecule ({found.distinct} x {found.mean_cpu_s:.1f} CPU s): "
         f"{money(found.each_molecule_credits)}"
     )
-    say(
-        "  (extrapolated at the mean of the calculations that ran; answers that are no molecule cost nothing)"
-    )
+    say("  (both at the mean of the calculations that ran; answers that are no molecule cost nothing)")
     for account in summary.accounts:
         limit = "no limit" if account["limit"] is None else f"limit {money(account['limit'])}"
         say(
