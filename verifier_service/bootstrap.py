@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import logging
+import random
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from scheduler.beliefs import TierBeliefs
 from scheduler.costs import HourlyTariff
@@ -15,21 +17,38 @@ from tiers.harness import ProcessHarness
 from tiers.harness_options import HarnessOptions
 from verifier_service.dispatch.embedded import EmbeddedDispatcher
 from verifier_service.domain.cases import Body
-from verifier_service.domain.errors import InvalidInput
+from verifier_service.domain.errors import Contended, InvalidInput
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.dispatch import Dispatcher
 from verifier_service.domain.ports.execution import Done, Harness, Released
 from verifier_service.domain.ports.policy import Beliefs, Policy, Tariff
 from verifier_service.domain.ports.store import Store, Transaction
-from verifier_service.domain.runs import Budgets, RunSpec
-from verifier_service.domain.trajectories import TrajectorySubmission
+from verifier_service.domain.records import JsonObject
+from verifier_service.domain.runs import Budgets, RunSpec, RunState
+from verifier_service.domain.trajectories import TrajectorySubmission, Turn
 from verifier_service.persistence import migrate
 from verifier_service.persistence.engine import create_store
-from verifier_service.services import advance, decide, execute, intake, maintain, settle, tenants
+from verifier_service.services import advance, decide, execute, grow, intake, maintain, settle, tenants
 from verifier_service.settings import Settings
 
-log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+UNIT_TRIES = 6
+UNIT_PAUSE_S = 0.01
+
+
+@dataclass(frozen=True)
+class Step(Generic[T]):
+    """What one piece of work leaves: its value, the cases it touched, and tiers with new work.
+
+    ``known`` are bodies of those cases that need not be read again.
+    """
+
+    value: T
+    pks: Collection[int]
+    known: Mapping[int, Body] | None = None
+    woken: Collection[Tier] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,15 +65,6 @@ class Service:
     harness: Callable[[], Harness]
     defaults: RunSpec = field(default_factory=RunSpec)
 
-    def submit(
-        self, project: str, run: str, items: Sequence[TrajectorySubmission | InvalidInput]
-    ) -> intake.Intake:
-        """Take a batch in and ask for its fast checks, in one transaction."""
-        with self.store.begin() as tx:
-            taken = self.submit_in(tx, project, run, items)
-        self.dispatcher.wake([Tier.FAST])
-        return taken
-
     def submit_in(
         self,
         tx: Transaction,
@@ -62,42 +72,89 @@ class Service:
         run: str,
         items: Sequence[TrajectorySubmission | InvalidInput],
     ) -> intake.Intake:
-        """``submit`` inside the caller's transaction; the caller wakes the fast tier afterwards."""
+        """Take a batch in and ask for its fast checks, inside the caller's transaction.
+
+        The caller commits, and wakes the fast tier afterwards.
+        """
         taken = intake.submit(
             tx, self.catalog, project=project, run=run, defaults=self.defaults, items=items
         )
-        if taken.created:
-            self._follow(tx, taken.created.keys(), taken.created)
+        self._follow(tx, Step(taken, taken.created.keys(), known=taken.created))
         return taken
+
+    def submit(
+        self, project: str, run: str, items: Sequence[TrajectorySubmission | InvalidInput]
+    ) -> intake.Intake:
+        """``submit_in`` as an event of its own."""
+        taken = self.unit(lambda tx: self.submit_in(tx, project, run, items))
+        self.dispatcher.wake([Tier.FAST])
+        return taken
+
+    def grow(
+        self,
+        project: str,
+        run: str,
+        trajectory: str,
+        *,
+        index: int,
+        turns: Sequence[Turn],
+        answer: str | JsonObject | None,
+        finished: bool,
+    ) -> grow.Grown:
+        """Add turns to an unfinished trajectory and ask for their checks."""
+        with self.store.begin() as tx:
+            grown = grow.grow(
+                tx,
+                project=project,
+                run=run,
+                trajectory=trajectory,
+                index=index,
+                turns=turns,
+                answer=answer,
+                finished=finished,
+            )
+            woken, told = self._follow(tx, [grown.pk] if grown.changed else [])
+        self._tell(woken, told)
+        return grown
+
+    def cancel(self, project: str, run: str, trajectory: str) -> None:
+        """Withdraw what is wanted for a trajectory, and say so in its record."""
+        with self.store.begin() as tx:
+            pk = grow.cancel(tx, project, run, trajectory)
+            woken, told = self._follow(tx, [pk])
+        self._tell(woken, told)
+
+    def close_run(self, project: str, run: str) -> None:
+        """Take no more trajectories (idempotent); the sweep finishes the run. Raises ``NotFound``."""
+        with self.store.begin() as tx:
+            if tx.runs.lock(project, run).state is RunState.OPEN:
+                tx.runs.set_state(project, run, RunState.CLOSING)
 
     def take(self, tier: Tier, limit: int, owner: str) -> execute.Taken:
         """Lease work of one tier for a worker."""
-        with self.store.begin() as tx:
+        ttl_s = self.settings.lease_s
+
+        def step(tx: Transaction) -> Step[execute.Taken]:
             taken = execute.take(
-                tx,
-                self.catalog,
-                self.tariff,
-                tier=tier,
-                limit=limit,
-                owner=owner,
-                ttl_s=self.settings.lease_s,
+                tx, self.catalog, self.tariff, tier=tier, limit=limit, owner=owner, ttl_s=ttl_s
             )
-            woken, told = self._follow(tx, taken.unpaid)
-        self._tell(woken, told)
-        return taken
+            return Step(taken, taken.ended)
+
+        return self.event(step)
 
     def report(self, owner: str, taken: execute.Taken, results: Sequence[Done | Released]) -> None:
-        """Complete attempts, advance and settle their cases: one transaction."""
-        with self.store.begin() as tx:
+        """Complete attempts, advance and settle their cases."""
+
+        def step(tx: Transaction) -> Step[None]:
             ended = execute.report(tx, self.catalog, self.tariff, owner=owner, taken=taken, results=results)
-            woken, told = self._follow(tx, ended.pks)
-        self._tell(woken, told)
+            return Step(None, ended.pks)
+
+        self.event(step)
 
     def beat(self, owner: str, taken: execute.Taken) -> None:
         """Renew the leases of a worker's claims."""
         fences = {claim.pk: claim.fence for claim in taken.claims.values()}
-        with self.store.begin() as tx:
-            tx.checks.beat(owner, fences, self.settings.lease_s)
+        self.unit(lambda tx: tx.checks.beat(owner, fences, self.settings.lease_s))
 
     def unwanted(self, taken: execute.Taken) -> set[str]:
         """Jobs whose check is no longer running: cancelled, or given to somebody else."""
@@ -108,47 +165,75 @@ class Service:
     def decide(self, project: str, run: str, *, revisit_held: bool = False) -> int:
         """Ask the policy about one run; returns how many cases it looked at."""
         minds = decide.Minds(self.policy, self.beliefs, self.tariff)
-        with self.store.begin() as tx:
+
+        def step(tx: Transaction) -> Step[int]:
             decided = decide.decide(
                 tx, self.catalog, minds, project=project, run=run, revisit_held=revisit_held
             )
-            woken, told = self._follow(tx, decided.pks)
-        self._tell(woken | decided.woken, told)
-        return len(decided.pks)
+            return Step(len(decided.pks), decided.pks, woken=decided.woken)
 
-    def mend(self, step: Callable[[Transaction], maintain.Left]) -> int:
+        return self.event(step)
+
+    def mend(self, find: Callable[[Transaction], maintain.Left]) -> int:
         """Run one maintenance step and bring on what it found; returns how many cases."""
-        with self.store.begin() as tx:
-            left = step(tx)
-            woken, told = self._follow(tx, left.pks)
-        self._tell(woken, told)
-        return len(left.pks)
+
+        def step(tx: Transaction) -> Step[int]:
+            left = find(tx)
+            return Step(len(left.pks), left.pks)
+
+        return self.event(step)
 
     def close_step(self, project: str, run: str) -> bool:
         """One step of closing a run; True when it is closed."""
-        with self.store.begin() as tx:
+
+        def step(tx: Transaction) -> bool:
             left, done = maintain.close_step(tx, project, run)
             cases = tx.trajectories.cases(left.pks, lock=True)
             settle.settle(tx, self.beliefs, cases, closing=True)
-        self._tell((), [(project, run)])
+            return done
+
+        done = self.unit(step)
+        self.dispatcher.announce(project, run)
         return done
 
-    def _follow(
-        self, tx: Transaction, pks: Collection[int], known: Mapping[int, Body] | None = None
-    ) -> tuple[frozenset[Tier], set[tuple[str, str]]]:
-        """Advance and settle cases; returns the tiers to wake and the runs to announce."""
-        if not pks:
-            return frozenset(), set()
-        advanced = advance.advance(tx, self.catalog, pks, known)
-        settle.settle(tx, self.beliefs, advanced.cases)
-        return advanced.woken, {(case.standing.project, case.standing.run) for case in advanced.cases}
+    def unit(self, work: Callable[[Transaction], T]) -> T:
+        """Run ``work`` in one transaction, again when another was in the way: nothing of it happened.
 
-    def _tell(self, woken: Collection[Tier], told: Collection[tuple[str, str]]) -> None:
-        """After the commit: wake workers and waiters."""
+        Raises ``Contended`` when that does not help.
+        """
+        for attempt in range(UNIT_TRIES - 1):
+            try:
+                with self.store.begin() as tx:
+                    return work(tx)
+            except Contended:
+                time.sleep(UNIT_PAUSE_S * random.uniform(1, 2**attempt))  # noqa: S311 - jitter
+        with self.store.begin() as tx:
+            return work(tx)
+
+    def event(self, work: Callable[[Transaction], Step[T]]) -> T:
+        """A unit whose cases are advanced and settled in it; after the commit, wake and announce."""
+
+        def followed(tx: Transaction) -> tuple[T, frozenset[Tier], set[tuple[str, str]]]:
+            step = work(tx)
+            woken, told = self._follow(tx, step)
+            return step.value, woken, told
+
+        value, woken, told = self.unit(followed)
         if woken:
             self.dispatcher.wake(woken)
         for project, run in told:
             self.dispatcher.announce(project, run)
+        return value
+
+    def _follow(self, tx: Transaction, step: Step[T]) -> tuple[frozenset[Tier], set[tuple[str, str]]]:
+        """Advance and settle the cases of a step; returns the tiers to wake and the runs to announce."""
+        woken = frozenset(step.woken)
+        if not step.pks:
+            return woken, set()
+        advanced = advance.advance(tx, self.catalog, step.pks, step.known)
+        settle.settle(tx, self.beliefs, advanced.cases)
+        places = {(case.standing.project, case.standing.run) for case in advanced.cases}
+        return woken | advanced.woken, places
 
 
 def build(settings: Settings) -> Service:

@@ -17,7 +17,7 @@ from verifier_service.domain.runs import RunState
 from verifier_service.domain.scoring import MET_FINAL
 from verifier_service.domain.states import RewardStatus
 from verifier_service.domain.trajectories import Turn
-from verifier_service.services import desk, grow
+from verifier_service.services import desk
 
 TURN = {
     "message": "look it up",
@@ -193,8 +193,7 @@ def test_close_finalises_at_the_best_tier_or_leaves_unscored(told: Story) -> Non
     told.submit("r", {"id": "bad", "answer": "CCO", "problem": {"inputs": {"fail": "permanent"}}})
     told.rest()
     assert told.latest("r", "t").status is RewardStatus.PROVISIONAL
-    with told.service.store.begin() as tx:
-        tx.runs.set_state(PROJECT, "r", RunState.CLOSING)
+    told.service.close_run(PROJECT, "r")
     told.until(lambda: told.run("r").state is RunState.CLOSED)
     assert (told.latest("r", "t").outcome, told.latest("r", "t").status) == (1.0, RewardStatus.FINAL)
     assert told.latest("r", "bad").reward is None
@@ -205,9 +204,7 @@ def test_close_finalises_at_the_best_tier_or_leaves_unscored(told: Story) -> Non
 def test_cancel_is_unscored_and_frees_what_it_held(told: Story) -> None:
     told.submit("r", {"id": "t", "answer": "CCCCCCCCCC"})
     told.rest()
-    with told.service.store.begin() as tx:
-        pk = grow.cancel(tx, PROJECT, "r", "t")
-        told.service._follow(tx, [pk])
+    told.service.cancel(PROJECT, "r", "t")
     record = told.latest("r", "t")
     assert record.reason is not None
     assert (record.reward, record.reason.code) == (None, RewardCode.CANCELLED)
@@ -223,18 +220,7 @@ def test_turns_arrive_one_by_one_and_earn_process_rewards(told: Story) -> None:
         '{"calls":[{"id":"c2","name":"f","arguments":"{"}],"observations":[{"call":"c2","text":"x"}]}'
     )
     for _ in range(2):
-        with told.service.store.begin() as tx:
-            grown = grow.grow(
-                tx,
-                project=PROJECT,
-                run="r",
-                trajectory="t",
-                index=1,
-                turns=[broken],
-                answer="CCCC",
-                finished=True,
-            )
-            told.service._follow(tx, [grown.pk])
+        told.service.grow(PROJECT, "r", "t", index=1, turns=[broken], answer="CCCC", finished=True)
     told.rest()
     record = told.latest("r", "t")
     assert record.outcome == 0.4

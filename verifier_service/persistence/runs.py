@@ -90,9 +90,14 @@ class SqlRuns:
 
     def undecided(self, limit: int) -> tuple[tuple[str, str], ...]:
         cases = tables.trajectories
-        waiting = exists().where(cases.c.run == _runs.c.pk, cases.c.needs_decision)
-        states = [state.value for state in _UNDECIDED_STATES]
-        found = select(_runs.c.project, _runs.c.id).where(_runs.c.state.in_(states), waiting)
+        return self._open_with(exists().where(cases.c.run == _runs.c.pk, cases.c.needs_decision), limit)
+
+    def holding(self, limit: int) -> tuple[tuple[str, str], ...]:
+        demands = tables.demands
+        return self._open_with(exists().where(demands.c.run == _runs.c.pk, sql(tables.HELD)), limit)
+
+    def _open_with(self, condition: ColumnElement[bool], limit: int) -> tuple[tuple[str, str], ...]:
+        found = select(_runs.c.project, _runs.c.id).where(_runs.c.state == RunState.OPEN.value, condition)
         return tuple((row.project, row.id) for row in self._db.all(found.order_by(_runs.c.pk).limit(limit)))
 
     def in_state(self, state: RunState) -> tuple[tuple[str, str], ...]:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from verifier_service.domain.checks import Claim, Completion, Reservation
+from verifier_service.domain.errors import NotFound
 from verifier_service.domain.evidence import Cost, Evidence, Failure, Finding, Provenance, Tier
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.execution import Done, Job, Released
@@ -21,12 +22,12 @@ FULL_SHARE = 0.999
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Taken:
-    """Leased work of one worker, and the trajectories whose budget could not pay for theirs."""
+    """Leased work of one worker, and the trajectories whose check ended without being run."""
 
     claims: dict[str, Claim]
     jobs: tuple[Job, ...]
     cut: frozenset[str]
-    unpaid: tuple[int, ...]
+    ended: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,10 +48,11 @@ def take(
     """
     claims = tx.checks.claim(tier, limit, owner, ttl_s)
     if not claims:
-        return Taken(claims={}, jobs=(), cut=frozenset(), unpaid=())
+        return Taken(claims={}, jobs=(), cut=frozenset(), ended=())
+    claims, touched = _refuse(tx, catalog, owner, claims)
     granted = tx.ledger.reserve([_reservation(catalog, tariff, claim) for claim in claims])
     unpaid = [claim for claim in claims if claim.pk not in granted]
-    touched = _give_up(tx, owner, unpaid)
+    touched |= _give_up(tx, owner, unpaid)
     jobs: list[Job] = []
     cut: set[str] = set()
     for claim in claims:
@@ -73,7 +75,7 @@ def take(
             )
         )
     taken = {job_id(claim): claim for claim in claims if claim.pk in granted}
-    return Taken(claims=taken, jobs=tuple(jobs), cut=frozenset(cut), unpaid=touched)
+    return Taken(claims=taken, jobs=tuple(jobs), cut=frozenset(cut), ended=tuple(sorted(touched)))
 
 
 def job_id(claim: Claim) -> str:
@@ -98,7 +100,45 @@ def _reservation(catalog: Catalog, tariff: Tariff, claim: Claim) -> Reservation:
     )
 
 
-def _give_up(tx: Transaction, owner: str, claims: Sequence[Claim]) -> tuple[int, ...]:
+def _refuse(
+    tx: Transaction, catalog: Catalog, owner: str, claims: Sequence[Claim]
+) -> tuple[list[Claim], set[int]]:
+    """Fail what this installation cannot run as it was asked for; returns the rest."""
+    refused: list[Completion] = []
+    kept: list[Claim] = []
+    for claim in claims:
+        failure = _unrunnable(catalog, claim)
+        if failure is None:
+            kept.append(claim)
+            continue
+        refused.append(Completion(pk=claim.pk, fence=claim.fence, state=CheckState.FAILED, failure=failure))
+    if not refused:
+        return kept, set()
+    accepted = tx.checks.complete(owner, refused)
+    return kept, set(tx.demands.satisfy(sorted(accepted)))
+
+
+def _unrunnable(catalog: Catalog, claim: Claim) -> Failure | None:
+    """Why a check cannot run here: the verifier is gone, has another version, or lacks a library.
+
+    Evidence of another version under this check's key would be passed off as the asked one.
+    """
+    try:
+        info = catalog.verifier(claim.verifier)
+    except NotFound:
+        return _resource("unknown_verifier", f"{claim.verifier} is not installed here")
+    if info.version != claim.version:
+        message = f"{claim.verifier} {claim.version} was asked for, {info.version} is installed"
+        return _resource("verifier_changed", message)
+    missing = None if claim.external else catalog.availability(claim.verifier)
+    return None if missing is None else _resource("verifier_unavailable", missing)
+
+
+def _resource(code: str, message: str) -> Failure:
+    return Failure(kind="resource", code=code, message=message)
+
+
+def _give_up(tx: Transaction, owner: str, claims: Sequence[Claim]) -> set[int]:
     """Return unpaid claims; their payer's demands go, other runs' demands take over the bill."""
     touched: set[int] = set()
     for claim in claims:
@@ -107,7 +147,7 @@ def _give_up(tx: Transaction, owner: str, claims: Sequence[Claim]) -> tuple[int,
             [Completion(pk=claim.pk, fence=claim.fence, state=CheckState.QUEUED, spend_attempt=False)],
         )
         touched |= _withdraw_payer(tx, claim)
-    return tuple(sorted(touched))
+    return touched
 
 
 def _withdraw_payer(tx: Transaction, claim: Claim) -> set[int]:

@@ -57,7 +57,7 @@ class TierWorker:
         taken = self._service.take(self._tier, self._batch, self._owner)
         if taken.jobs:
             self._execute(taken)
-        return bool(taken.jobs or taken.unpaid)
+        return bool(taken.jobs or taken.ended)
 
     def _execute(self, taken: Taken) -> None:
         pending: list[Done | Released] = []

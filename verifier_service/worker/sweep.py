@@ -52,7 +52,7 @@ class Sweep:
         slow = now >= self._slow_due
         with self._service.store.read() as tx:
             undecided = set(tx.runs.undecided(RUNS_PER_TICK))
-            held = set(tx.runs.in_state(RunState.OPEN)) if slow else set()
+            held = set(tx.runs.holding(RUNS_PER_TICK)) if slow else set()
         for project, run in sorted(undecided | held):
             self._decide(project, run, revisit_held=slow)
         if slow:

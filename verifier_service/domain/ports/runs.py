@@ -43,7 +43,11 @@ class Runs(Protocol):
         ...
 
     def undecided(self, limit: int) -> tuple[tuple[str, str], ...]:
-        """(project, run) of open or closing runs that have a case that needs a decision."""
+        """(project, run) of open runs that have a case that needs a decision."""
+        ...
+
+    def holding(self, limit: int) -> tuple[tuple[str, str], ...]:
+        """(project, run) of open runs that have a held demand."""
         ...
 
     def in_state(self, state: RunState) -> tuple[tuple[str, str], ...]:
