@@ -79,18 +79,16 @@ def _candidates(summary: DemoSummary) -> None:
 def _money(summary: DemoSummary) -> None:
     found = summary.comparison
     say("\nMoney (1 credit = 1 US dollar at the default tariff of 0.05 per core-hour)")
-    say(
-        f"  spent, with {found.measured} calculations at high fidelity: {money(found.spent_credits)} credits"
-    )
+    say(f"  spent, {found.measured} calculations at high fidelity: {money(found.spent_credits)} credits")
     if found.mean_cpu_s is None:
         say("  nothing was measured at high fidelity, so there is nothing to compare with")
         return
     say(
-        f"  one such calculation per readable trajectory ({found.readable} x {found.mean_cpu_s:.1f} CPU s): "
+        f"  one such calculation per readable trajectory ({found.readable} x {found.mean_cpu_s:.1f} s): "
         f"{money(found.each_trajectory_credits)}"
     )
     say(
-        f"  one per different molecule ({found.distinct} x {found.mean_cpu_s:.1f} CPU s): "
+        f"  one per different molecule ({found.distinct} x {found.mean_cpu_s:.1f} s): "
         f"{money(found.each_molecule_credits)}"
     )
     say("  (both at the mean of the calculations that ran; answers that are no molecule cost nothing)")

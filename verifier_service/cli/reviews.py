@@ -9,10 +9,8 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-from verifier_service.cli.boundary import Failed
 from verifier_service.cli.connection import connect
 from verifier_service.cli.screen import AsJson, dump, dump_all, note, plain, say, table
-from verifier_service.client import Client
 from verifier_service.domain.reviews import Review, ReviewMeasurement
 
 app = typer.Typer(help="Reviews: what waits for a person. A decision takes effect after the undo grace.")
@@ -74,18 +72,11 @@ def _candidate(item: Review) -> str:
 def show(id: str, as_json: AsJson = False) -> None:
     """One item with its evidence."""
     with connect() as client:
-        item = _find(client, id)
+        item = client.review(id)
     if as_json:
         dump(item)
         return
     _print(item)
-
-
-def _find(client: Client, id: str) -> Review:
-    for item in client.reviews(limit=MOST_ITEMS):
-        if item.id == id:
-            return item
-    raise Failed(f"no review {id!r} among the first {MOST_ITEMS}", "verifier reviews list")
 
 
 def _print(item: Review) -> None:

@@ -73,6 +73,7 @@ class AsyncClient:
     create_key = _verb(tenancy.create_key)
     revoke_key = _verb(tenancy.revoke_key)
     reviews = _verb(desk.reviews)
+    review = _verb(desk.review)
     claim = _verb(desk.claim)
     decide = _verb(desk.decide)
     release = _verb(desk.release)

@@ -23,6 +23,12 @@ def reviews(
     return (yield from deliver(session, call)).reviews
 
 
+def review(session: Session, id: str) -> Plan[Review]:
+    """One item with all that its reviewer is shown."""
+    call = Call(method="GET", path=path("reviews", id), read=reading(Review))
+    return (yield from deliver(session, call))
+
+
 def claim(
     session: Session,
     reviewer: str,

@@ -9,20 +9,21 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeAlias, TypeVar
 
 from verifier_service.client.calls import Answer, Call, Lost, problem_of
-from verifier_service.client.errors import VerifierUnavailable, refusal
-from verifier_service.domain.wire import ProblemDetail
+from verifier_service.client.errors import InvalidRequest, VerifierUnavailable, refusal
+from verifier_service.domain.wire import MAX_WAIT_S, ProblemDetail
 
 T = TypeVar("T")
 
 BUSY = frozenset({429, 502, 503, 504})
 FIRST_DELAY_S = 0.2
 LONGEST_DELAY_S = 10.0
+TOO_LONG = "wait_too_long"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +43,20 @@ class Pause:
 Plan: TypeAlias = Generator[Send | Pause, Answer | Lost | None, T]
 
 
+@dataclass(slots=True)
+class Ceiling:
+    """The longest wait that the server grants in one request, as far as it is known."""
+
+    seconds: float = MAX_WAIT_S
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Session:
     """What plans need to know. ``retry_s``: how long a silent or busy server is tried again."""
 
     url: str
     retry_s: float = 60.0
+    ceiling: Ceiling = field(default_factory=Ceiling)
     clock: Callable[[], float] = time.monotonic
     jitter: Callable[[], float] = random.random
 
@@ -83,6 +92,20 @@ def deliver(session: Session, call: Call[T], *, until: float | None = None) -> P
             raise _unavailable(session, now - failed_at, cause, problem)
         yield Pause(delay)
         attempt += 1
+
+
+def deliver_waiting(
+    session: Session, build: Callable[[float], Call[T]], seconds: float, *, until: float | None = None
+) -> Plan[T]:
+    """Deliver a call that waits on the server, for as many of ``seconds`` as one request may."""
+    try:
+        return (yield from deliver(session, build(min(seconds, session.ceiling.seconds)), until=until))
+    except InvalidRequest as refused:
+        limit = refused.problem.limit
+        if refused.code != TOO_LONG or limit is None or not 0 <= limit < session.ceiling.seconds:
+            raise
+        session.ceiling.seconds = limit
+    return (yield from deliver(session, build(min(seconds, limit)), until=until))
 
 
 def backoff(attempt: int, jitter: float) -> float:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from verifier_service.client import batches
 from verifier_service.client.batches import Packed, Submission
 from verifier_service.client.calls import Call, as_json, path, reading
 from verifier_service.client.errors import TooLarge, UnexpectedAnswer
-from verifier_service.client.exchange import Pause, Plan, Session, deliver
+from verifier_service.client.exchange import Pause, Plan, Session, deliver, deliver_waiting
 from verifier_service.client.waiting import (
     EARLIEST_ANSWER_S,
     Deadline,
@@ -23,7 +24,6 @@ from verifier_service.domain.rewards import GroupAdvantages
 from verifier_service.domain.states import RewardStatus
 from verifier_service.domain.trajectories import Turn
 from verifier_service.domain.wire import (
-    MAX_WAIT_S,
     CancelResponse,
     CaseView,
     Estimator,
@@ -33,7 +33,6 @@ from verifier_service.domain.wire import (
     SubmitResponse,
     SubmitResult,
     SubmitStatus,
-    WaitSpec,
 )
 
 TAKEN = (SubmitStatus.ACCEPTED, SubmitStatus.DUPLICATE)
@@ -56,8 +55,7 @@ def submit(
     complete = True
     for piece in pieces:
         # Only a batch of one piece waits while it is handed in; several are handed in first.
-        spec = deadline.spec(session.clock()) if deadline is not None and len(pieces) == 1 else None
-        response = yield from _hand_in(session, run, piece, spec)
+        response = yield from _hand_in(session, run, piece, deadline if len(pieces) == 1 else None)
         cursors.append(response.cursor)
         results.update(zip((item.place for item in piece), response.results, strict=True))
         complete = complete and response.complete
@@ -68,18 +66,22 @@ def submit(
 
 
 def _hand_in(
-    session: Session, run: str, items: Sequence[Packed], wait: WaitSpec | None
+    session: Session, run: str, items: Sequence[Packed], wait: Deadline | None
 ) -> Plan[SubmitResponse]:
     """One request; a body that is too large goes again in halves, down to single items."""
-    call = Call(
-        method="POST",
-        path=path("runs", run, "trajectories"),
-        body=batches.body(items, wait),
-        read=reading(SubmitResponse),
-        wait_s=0.0 if wait is None else wait.seconds,
-    )
+
+    def call(seconds: float) -> Call[SubmitResponse]:
+        return Call(
+            method="POST",
+            path=path("runs", run, "trajectories"),
+            body=batches.body(items, None if wait is None else wait.spec(seconds)),
+            read=reading(SubmitResponse),
+            wait_s=seconds,
+        )
+
     try:
-        response = yield from deliver(session, call)
+        left = 0.0 if wait is None else wait.left(session.clock())
+        response = yield from deliver_waiting(session, call, left)
     except TooLarge:
         if len(items) == 1:
             return SubmitResponse(results=(batches.too_large(items[0]),), complete=True, cursor=0)
@@ -140,18 +142,9 @@ def rewards(
     ends = session.clock() + wait_s
     while True:
         asked_at = session.clock()
-        piece_s = round(min(MAX_WAIT_S, max(0.0, ends - asked_at)), 3)
-        params: dict[str, str | int | float] = {"after": after, "limit": limit, "wait": piece_s}
-        if status is not None:
-            params["status"] = str(status)
-        call = Call(
-            method="GET",
-            path=path("runs", run, "rewards"),
-            params=params,
-            read=reading(RewardsPage),
-            wait_s=piece_s,
+        page = yield from deliver_waiting(
+            session, partial(_page_call, run, after, limit, status), max(0.0, ends - asked_at)
         )
-        page = yield from deliver(session, call)
         now = session.clock()
         if page.records or now >= ends:
             return page
@@ -159,6 +152,21 @@ def rewards(
         early = EARLIEST_ANSWER_S - (now - asked_at)
         if early > 0:
             yield Pause(min(early, ends - now))
+
+
+def _page_call(
+    run: str, after: int, limit: int, status: RewardStatus | None, seconds: float
+) -> Call[RewardsPage]:
+    params: dict[str, str | int | float] = {"after": after, "limit": limit, "wait": round(seconds, 3)}
+    if status is not None:
+        params["status"] = str(status)
+    return Call(
+        method="GET",
+        path=path("runs", run, "rewards"),
+        params=params,
+        read=reading(RewardsPage),
+        wait_s=seconds,
+    )
 
 
 def trajectory(session: Session, run: str, id: str) -> Plan[CaseView]:
@@ -176,8 +184,13 @@ def grow(
     turns: Iterable[Turn | Mapping[str, Any]] = (),
     answer: str | JsonObject | None = None,
     finished: bool = False,
+    wait_s: float | None = None,
 ) -> Plan[GrowResponse]:
-    """Put turns at position ``index`` of an unfinished trajectory; safe to repeat."""
+    """Put turns at position ``index`` of an unfinished trajectory; safe to repeat.
+
+    The answer waits for the process rewards of these turns: up to ``wait_s`` seconds, or a few that the
+    server chooses.
+    """
     request: dict[str, Any] = {
         "index": index,
         "turns": [
@@ -188,11 +201,14 @@ def grow(
     }
     if answer is not None:
         request["answer"] = answer
+    if wait_s is not None:
+        request["wait"] = {"until": "fast", "seconds": min(wait_s, session.ceiling.seconds)}
     call = Call(
         method="POST",
         path=path("runs", run, "trajectories", id, "turns"),
         body=as_json(request),
         read=reading(GrowResponse),
+        wait_s=wait_s or 0.0,
     )
     return (yield from deliver(session, call))
 

@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 from verifier_service.client.calls import Call, as_json, path, reading
 from verifier_service.client.errors import VerifierUnavailable
-from verifier_service.client.exchange import Pause, Plan, Session, deliver
+from verifier_service.client.exchange import Pause, Plan, Session, deliver, deliver_waiting
 from verifier_service.domain.rewards import RewardRecord
-from verifier_service.domain.wire import MAX_WAIT_S, RewardsAnswer, Until, WaitSpec
+from verifier_service.domain.wire import RewardsAnswer, Until, WaitSpec
 
 IDS_PER_QUERY = 1_000
 EARLIEST_ANSWER_S = 1.0
@@ -35,9 +35,13 @@ class Deadline:
     until: Until
     ends: float
 
-    def spec(self, now: float) -> WaitSpec:
-        """The next server-side piece of it."""
-        return WaitSpec(until=self.until, seconds=round(min(MAX_WAIT_S, max(0.0, self.ends - now)), 3))
+    def left(self, now: float) -> float:
+        """Seconds that remain."""
+        return max(0.0, self.ends - now)
+
+    def spec(self, seconds: float) -> WaitSpec:
+        """A server-side piece of it."""
+        return WaitSpec(until=self.until, seconds=round(seconds, 3))
 
 
 def begin(session: Session, wait: Waiting) -> Deadline | None:
@@ -86,9 +90,13 @@ def _one_query(
     last: RewardsAnswer | None = None
     while True:
         asked_at = session.clock()
-        call = query_call(run, ids, deadline.spec(asked_at))
         try:
-            last = yield from deliver(session, call, until=deadline.ends)
+            last = yield from deliver_waiting(
+                session,
+                lambda seconds: query_call(run, ids, deadline.spec(seconds)),
+                deadline.left(asked_at),
+                until=deadline.ends,
+            )
         except VerifierUnavailable:
             if last is None or session.clock() < deadline.ends - EARLIEST_ANSWER_S:
                 raise

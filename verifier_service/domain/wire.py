@@ -20,6 +20,7 @@ GET    ladders/{name}?version=                                    Ladder
 PUT    ladders/{name}                       LadderSpec            LadderStored
 GET    verifiers                                                  VerifierList
 GET    reviews?queue=&state=&limit=                               ReviewList
+GET    reviews/{id}                                               Review
 POST   reviews/claim                        ClaimRequest          ReviewClaimed
 POST   reviews/{id}/decision                ReviewDecision        ReviewDecided
 POST   reviews/{id}/release                 ReleaseRequest        Review
@@ -84,6 +85,7 @@ class TurnsRequest(Request):
     turns: Annotated[tuple[Turn, ...], Field(strict=False)] = ()
     answer: str | JsonObject | None = None
     finished: bool = False
+    wait: WaitSpec | None = None
 
 
 class KeyRequest(Request):
@@ -105,7 +107,10 @@ class KeyRequest(Request):
 
 
 class ProblemDetail(Record):
-    """RFC 9457 body of every error. ``code`` is stable, ``field`` names the part that was refused."""
+    """RFC 9457 body of every error.
+
+    ``code`` is stable, ``field`` names the part that was refused, ``limit`` the limit it exceeded.
+    """
 
     type: str = "about:blank"
     title: str = ""
@@ -113,6 +118,7 @@ class ProblemDetail(Record):
     detail: str = ""
     code: str = "error"
     field: str | None = None
+    limit: float | None = None
     retryable: bool = False
 
 
@@ -175,12 +181,18 @@ class RewardsAnswer(Record):
 
 
 class GrowResponse(Record):
-    """After growing: how many turns there are, and the newest record if there is one."""
+    """After growing: how many turns there are, and the newest record if there is one.
+
+    ``process`` has the process rewards of the turns that were sent, null where not judged (yet);
+    ``complete`` says whether the wait was met.
+    """
 
     id: str
     changed: bool
     n_turns: int
     finished: bool
+    process: tuple[float | None, ...] = ()
+    complete: bool = True
     reward: RewardRecord | None = None
 
 
@@ -217,7 +229,10 @@ class DemandLine(Record):
 
 
 class CaseView(Record):
-    """The whole case. ``reference`` is shown only to keys with scope ``gold``."""
+    """The whole case. ``reference`` is shown only to keys with scope ``gold``.
+
+    ``waiting`` says in words what the reward still waits for.
+    """
 
     id: str
     run: str
@@ -230,7 +245,10 @@ class CaseView(Record):
     finished: bool = True
     cancelled: bool = False
     status: RewardStatus | None = None
+    reward: float | None = None
+    revision: int = 0
     decision: str | None = None
+    waiting: tuple[str, ...] = ()
     canonical: str | None = None
     prompt: str | list[JsonObject] = ""
     inputs: JsonObject = {}
