@@ -25,7 +25,7 @@ from verifier_service.domain.ports.execution import Done, Harness, Released
 from verifier_service.domain.ports.policy import Beliefs, Policy, Tariff
 from verifier_service.domain.ports.store import Store, Transaction
 from verifier_service.domain.records import JsonObject
-from verifier_service.domain.runs import Budgets, RunSpec, RunState
+from verifier_service.domain.runs import Budgets, RunSpec
 from verifier_service.domain.trajectories import TrajectorySubmission, Turn
 from verifier_service.persistence import migrate
 from verifier_service.persistence.engine import create_store
@@ -102,7 +102,8 @@ class Service:
         finished: bool,
     ) -> grow.Grown:
         """Add turns to an unfinished trajectory and ask for their checks."""
-        with self.store.begin() as tx:
+
+        def step(tx: Transaction) -> Step[grow.Grown]:
             grown = grow.grow(
                 tx,
                 project=project,
@@ -113,22 +114,17 @@ class Service:
                 answer=answer,
                 finished=finished,
             )
-            woken, told = self._follow(tx, [grown.pk] if grown.changed else [])
-        self._tell(woken, told)
-        return grown
+            return Step(grown, [grown.pk] if grown.changed else [])
+
+        return self.event(step)
 
     def cancel(self, project: str, run: str, trajectory: str) -> None:
         """Withdraw what is wanted for a trajectory, and say so in its record."""
-        with self.store.begin() as tx:
-            pk = grow.cancel(tx, project, run, trajectory)
-            woken, told = self._follow(tx, [pk])
-        self._tell(woken, told)
+        self.event(lambda tx: Step(None, [grow.cancel(tx, project, run, trajectory)]))
 
     def close_run(self, project: str, run: str) -> None:
         """Take no more trajectories (idempotent); the sweep finishes the run. Raises ``NotFound``."""
-        with self.store.begin() as tx:
-            if tx.runs.lock(project, run).state is RunState.OPEN:
-                tx.runs.set_state(project, run, RunState.CLOSING)
+        self.unit(lambda tx: maintain.begin_close(tx, project, run))
 
     def take(self, tier: Tier, limit: int, owner: str) -> execute.Taken:
         """Lease work of one tier for a worker."""

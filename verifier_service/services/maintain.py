@@ -45,6 +45,12 @@ def unfinished(tx: Transaction) -> Left:
     return Left(pks=tuple(pks))
 
 
+def begin_close(tx: Transaction, project: str, run: str) -> None:
+    """Stop taking trajectories and decisions; ``close_step`` does the rest. Raises ``NotFound``."""
+    if tx.runs.lock(project, run).state is RunState.OPEN:
+        tx.runs.set_state(project, run, RunState.CLOSING)
+
+
 def close_step(tx: Transaction, project: str, run: str, limit: int = 500) -> tuple[Left, bool]:
     """One step of a closing run: withdraw what is held, and (``settle``) what has not started.
 
