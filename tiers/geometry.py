@@ -34,7 +34,8 @@ class ConformerPolicy:
 
     ``embed`` bounds the embedded conformers, ``explore`` those relaxed loosely with GFN2 (the lowest by
     GFN2 energy at the force-field geometry), ``keep`` those relaxed tightly; ``window`` in kcal/mol
-    above the lowest; tolerances are on the largest gradient component in Ha/bohr.
+    above the lowest; tolerances are on the largest gradient component in Ha/bohr. Beyond 30 atoms fewer
+    are explored (``work`` atoms in all), so that a large molecule stays affordable.
     """
 
     embed: int = 20
@@ -43,8 +44,9 @@ class ConformerPolicy:
     window: float = 3.0
     loose: float = 2e-3
     tight: float = 5e-6
-    steps: int = 250
-    max_atoms: int = 150
+    steps: int = 400
+    work: int = 240
+    max_atoms: int = 100
 
     def describe(self) -> str:
         """The policy in one sentence, for the evidence."""
@@ -99,10 +101,9 @@ def lowest_conformers(mol: Any, charge: int, unpaired: int, policy: ConformerPol
     numbers = np.array([atom.GetAtomicNum() for atom in full.GetAtoms()])
     starts = _embed(full, policy)
     surface = Surface(numbers, starts[0][0], charge, unpaired)
-    explored = _explore(surface, starts, policy)
+    explored = [(rough.positions, rough.hessian) for rough in _explore(surface, starts, policy)]
     intact, damage = [], ""
-    for rough in explored:
-        fine = relax(surface, rough.positions, rough.hessian, tolerance=policy.tight, steps=policy.steps)
+    for fine in _relax_all(surface, explored, policy.tight, policy.steps):
         problem = _damage(full, fine.positions)
         if problem:
             damage = problem
@@ -238,16 +239,28 @@ def _fingerprint(numbers: Array, positions: Array) -> Array:
 
 def _explore(surface: Surface, starts: list[tuple[Array, Array]], policy: ConformerPolicy) -> list[Relaxed]:
     """Loosely relaxed conformers inside the energy window, lowest first."""
-    ranked = sorted(
-        ((surface.point(positions).energy, i) for i, (positions, _) in enumerate(starts)),
-    )
-    rough = [
-        relax(surface, *starts[i], tolerance=policy.loose, steps=policy.steps)
-        for _, i in ranked[: policy.explore]
-    ]
+    number = min(policy.explore, max(2, policy.work // len(starts[0][0])))
+    unmoved = _relax_all(surface, starts, policy.loose, 0)
+    lowest = sorted(unmoved, key=lambda r: r.point.energy)[:number]
+    rough = _relax_all(surface, [(r.positions, r.hessian) for r in lowest], policy.loose, policy.steps)
     rough.sort(key=lambda r: r.point.energy)
     ceiling = rough[0].point.energy + policy.window / HARTREE_KCAL
     return [r for r in rough if r.point.energy <= ceiling][: policy.keep]
+
+
+def _relax_all(
+    surface: Surface, starts: list[tuple[Array, Array]], tolerance: float, steps: int
+) -> list[Relaxed]:
+    """Relax every start; one that GFN2 cannot treat is dropped, and its failure raised if all are."""
+    relaxed, failure = [], None
+    for positions, hessian in starts:
+        try:
+            relaxed.append(relax(surface, positions, hessian, tolerance=tolerance, steps=steps))
+        except Permanent as error:
+            failure = error
+    if not relaxed and failure:
+        raise failure
+    return relaxed
 
 
 def _distinct(ordered: list[Relaxed], numbers: Array, tolerance: float) -> list[Relaxed]:

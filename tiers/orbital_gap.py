@@ -12,6 +12,7 @@ from verifier_service.domain.errors import Permanent
 from verifier_service.domain.records import JsonValue
 
 POLICY = ConformerPolicy()
+NEAR_DEGENERATE_EV = 0.5
 NOT_OPTICAL = "a Kohn-Sham orbital gap is neither the optical nor the fundamental gap"
 
 
@@ -24,8 +25,8 @@ class Subject:
     unpaired: int
     chemistry_class: str
 
-    def assumptions(self) -> tuple[str, ...]:
-        """What the structure does not say and was therefore assumed."""
+    def assumptions(self, gap: float) -> tuple[str, ...]:
+        """What the structure does not say and was therefore assumed; ``gap`` in eV."""
         from rdkit import Chem
 
         given = [
@@ -44,6 +45,8 @@ class Subject:
             given.append(f"{len(open_centres)} stereo element(s) unspecified: lowest isomer found")
         if self.unpaired:
             given.append("open shell: the smaller of the gaps of the two spin channels")
+        elif gap < NEAR_DEGENERATE_EV:
+            given.append("closed shell as drawn, although nearly degenerate orbitals suggest an open one")
         return tuple(given)
 
 

@@ -94,7 +94,7 @@ class PyscfGap(Verifier):
                 Measurement(quantity=f"energy@{options.method}", value=float(field.e_tot), unit="Ha"),
             ),
             labels={"chemistry_class": subject.chemistry_class, "solver": solver},
-            assumptions=(*subject.assumptions(), "density fitting, grid level 3, no stability analysis"),
+            assumptions=(*subject.assumptions(gap), "density fitting, grid level 3, no stability analysis"),
         )
 
 

@@ -67,7 +67,10 @@ class XtbGap(Verifier):
                 Measurement(quantity="dipole@gfn2//gfn2", value=best.dipole, unit="D"),
             ),
             labels={"chemistry_class": subject.chemistry_class},
-            assumptions=(*subject.assumptions(), f"{method}, {len(conformers)} low conformer(s) found"),
+            assumptions=(
+                *subject.assumptions(best.gap),
+                f"{method}, {len(conformers)} low conformer(s) found",
+            ),
         )
 
 
