@@ -46,9 +46,8 @@ def measure(harness: ProcessHarness, item: CheckInput | str, batches: int, size:
     after = [sum(process.cpu_times()[:2]) for process in (me, child)]
     scale = 1e6 / (batches * size)
     parent, below = ((b - a) * scale for a, b in zip(before, after, strict=True))
-    print(
-        f"parent {parent:5.1f}  child {below:5.1f}  cpu {parent + below:5.1f}  wall {wall * scale:5.1f}  us/item"
-    )
+    total = parent + below
+    print(f"parent {parent:5.1f}  child {below:5.1f}  cpu {total:5.1f}  wall {wall * scale:5.1f}  us/item")
 
 
 def main() -> None:

@@ -21,8 +21,8 @@ from tiers.child_wire import (
     MAX_OUTCOME,
     BatchHead,
     Kind,
-    Marker,
     Ready,
+    SharedPage,
     frame,
     read_batch,
 )
@@ -30,7 +30,6 @@ from verifier_service.domain.evidence import Failure, Finding, Outcome
 from verifier_service.domain.verifiers import CheckInput, Params, Verifier
 
 HOLD_S = 0.002
-HOLD_BYTES = 32 * 1024
 
 
 class Channel:
@@ -67,39 +66,41 @@ class Channel:
 
 
 class Report:
-    """Outcomes on their way out, held back at most ``HOLD_S`` seconds, never behind a slow item."""
+    """Outcomes on their way out. They wait in the shared page, where the parent can see them, and are
+    sent when the oldest is ``HOLD_S`` seconds old, so that a fast item costs no system call."""
 
-    def __init__(self, channel: Channel, marker: Marker) -> None:
+    def __init__(self, channel: Channel, page: SharedPage) -> None:
         self._channel = channel
-        self._marker = marker
-        self._entries: list[bytes] = []
-        self._bytes = 0
-        self._oldest = 0.0
+        self._page = page
+        self._oldest: float | None = None
         self._wall = self._cpu = 0.0
 
     def begin(self, index: int) -> None:
         """Mark an item as started."""
         self._wall, self._cpu = time.monotonic(), _cpu_s()
-        self._marker.begin(index, self._wall, self._cpu)
+        self._page.begin(index, self._wall, self._cpu)
 
     def end(self, index: int, outcome: object) -> None:
-        """Queue what an item came to."""
+        """Keep or send what an item came to."""
         now = time.monotonic()
         entry = _entry(index, outcome, max(0.0, _cpu_s() - self._cpu), now - self._wall)
-        if not self._entries:
+        if self._oldest is None:
             self._oldest = self._wall
-        self._entries.append(entry)
-        self._bytes += len(entry)
-        if now - self._oldest > HOLD_S or self._bytes > HOLD_BYTES:
+        if not self._page.hold(entry):
+            self.flush()
+            if not self._page.hold(entry):
+                self._channel.send(Kind.DONE, b"[" + entry + b"]")
+        elif now - self._oldest > HOLD_S:
             self.flush()
 
     def flush(self) -> None:
-        """Send everything queued. No item counts as executing while the pipe is full."""
-        self._marker.rest()
-        if self._entries:
-            self._channel.send(Kind.DONE, b"[" + b",".join(self._entries) + b"]")
-            self._entries.clear()
-            self._bytes = 0
+        """Send everything kept. No item counts as executing while the pipe is full."""
+        self._page.rest()
+        self._oldest = None
+        body = self._page.held()
+        if body:
+            self._channel.send(Kind.DONE, body)
+            self._page.release()
 
 
 def _cpu_s() -> float:
@@ -136,10 +137,10 @@ def _bad_output(message: str) -> Failure:
 class Bench:
     """The loaded verifiers and the loop that runs them."""
 
-    def __init__(self, sources: Sources, channel: Channel, marker: Marker) -> None:
+    def __init__(self, sources: Sources, channel: Channel, page: SharedPage) -> None:
         self._sources = sources
         self._channel = channel
-        self._report = Report(channel, marker)
+        self._report = Report(channel, page)
         self._verifiers: dict[str, Verifier] = {}
 
     def serve(self) -> None:
@@ -152,6 +153,7 @@ class Bench:
                 head, items = read_batch(body)
                 self._run(head, items)
                 self._report.flush()
+                self._channel.send(Kind.END, b"")
 
     def _load(self, name: str) -> None:
         try:
@@ -230,7 +232,7 @@ def _installed_version(library: str) -> str:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="A verifier process; started by the harness only.")
-    for name in ("parent", "requests", "results", "life", "marker", "file-mb", "open-files"):
+    for name in ("parent", "requests", "results", "life", "page", "file-mb", "open-files"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--plugin", action="append", default=[])
     return parser.parse_args()
@@ -241,23 +243,22 @@ def main() -> None:
     arguments = _arguments()
     die_with_parent(arguments.parent, arguments.life)
     limit_resources(arguments.file_mb, arguments.open_files)
-    marker = Marker(arguments.marker)
-    os.close(arguments.marker)
-    marker.reset()
+    page = SharedPage(arguments.page)
+    os.close(arguments.page)
 
     def disown() -> None:
-        # A forked grandchild must neither speak for this process nor keep its pipes open.
-        for descriptor in (arguments.requests, arguments.results, arguments.life):
+        # A forked grandchild must neither speak for this process nor keep its channel open.
+        for descriptor in (arguments.requests, arguments.results):
             with suppress(OSError):
                 os.close(descriptor)
-        marker.close()
+        page.close()
 
     os.register_at_fork(after_in_child=disown)
     for descriptor in (arguments.requests, arguments.results, arguments.life):
         os.set_inheritable(descriptor, False)
     sources = Sources(arguments.plugin)
     silence()
-    Bench(sources, Channel(arguments.requests, arguments.results), marker).serve()
+    Bench(sources, Channel(arguments.requests, arguments.results), page).serve()
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """What parent and child say to each other: frames over pipes, and one shared page.
 
-A frame is an 8-byte header (magic, kind, length of the body) and a body. Results travel in frames; the
-fact that an item has started travels in the shared page, because that fact must survive the death of
-the child and must not cost a system call per item.
+A frame is an 8-byte header (magic, kind, length of the body) and a body. Results travel in frames, many
+at a time. What must survive the death of the child without costing a system call per item is in the
+shared page: which item has started, and the results that were not sent yet.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ MAGIC = b"VF1"
 HEADER = struct.Struct(">3sBI")
 MAX_RESULT_FRAME = 8 * 1024 * 1024
 MAX_OUTCOME = 4 * 1024 * 1024
-PAGE = 4096
+HELD_BYTES = 64 * 1024
+PAGE = 4096 + HELD_BYTES
 
-_INDEX = struct.Struct("=q")
-_LAST = struct.Struct("=q")
+_NUMBER = struct.Struct("=q")
 _CLOCKS = struct.Struct("=dd")
-_LAST_AT = _INDEX.size
-_CLOCKS_AT = _LAST_AT + _LAST.size
+_INDEX_AT, _LAST_AT, _CLOCKS_AT, _ROUND_AT, _HELD_AT, _ENTRIES_AT = 0, 8, 16, 32, 40, 4096
 _NONE = -1
 
 
 class Kind(IntEnum):
-    """``LOAD`` and ``BATCH`` go to the child; ``READY``, ``REFUSED`` and ``DONE`` come back."""
+    """``LOAD`` and ``BATCH`` go to the child; the others come back, ``END`` after a batch's last result."""
 
     LOAD = 1
     BATCH = 2
     READY = 3
     REFUSED = 4
     DONE = 5
+    END = 6
 
 
 _KINDS = frozenset(int(kind) for kind in Kind)
@@ -136,42 +136,77 @@ class Executing(NamedTuple):
     cpu_s: float
 
 
-class Marker:
-    """The shared page in which the child marks the item it is executing."""
+class SharedPage:
+    """Memory of both processes. The child writes while a batch runs, the parent only between batches."""
 
     def __init__(self, descriptor: int) -> None:
         """Map ``PAGE`` bytes of the open file ``descriptor``, which stays the caller's."""
         self._page = mmap.mmap(descriptor, PAGE)
+        self._round = self._held = 0
 
     def reset(self) -> None:
-        """Mark that nothing has started. For the parent, before each batch."""
-        _INDEX.pack_into(self._page, 0, _NONE)
-        _LAST.pack_into(self._page, _LAST_AT, _NONE)
+        """Mark that nothing has started and nothing is held. For the parent, before each batch."""
+        self._put(_INDEX_AT, _NONE)
+        self._put(_LAST_AT, _NONE)
+        self._put(_HELD_AT, 0)
 
     def rest(self) -> None:
         """Mark that no item is executing."""
-        _INDEX.pack_into(self._page, 0, _NONE)
+        self._put(_INDEX_AT, _NONE)
 
     def begin(self, index: int, started: float, cpu_s: float) -> None:
         """Mark ``index`` as executing. The index is written last: it vouches for the clocks."""
         _CLOCKS.pack_into(self._page, _CLOCKS_AT, started, cpu_s)
-        _LAST.pack_into(self._page, _LAST_AT, index)
-        _INDEX.pack_into(self._page, 0, index)
+        self._put(_LAST_AT, index)
+        self._put(_INDEX_AT, index)
 
-    def read(self) -> Executing | None:
+    def executing(self) -> Executing | None:
         """Return the executing item, also after the child's death, or ``None``."""
         while True:
-            (index,) = _INDEX.unpack_from(self._page, 0)
+            index = self._get(_INDEX_AT)
             started, cpu_s = _CLOCKS.unpack_from(self._page, _CLOCKS_AT)
-            if _INDEX.unpack_from(self._page, 0) == (index,):
+            if self._get(_INDEX_AT) == index:
                 return None if index == _NONE else Executing(index, started, cpu_s)
 
     def last(self) -> Executing | None:
         """Return the item that started last, executing or not, or ``None`` when none has."""
-        (index,) = _LAST.unpack_from(self._page, _LAST_AT)
+        index = self._get(_LAST_AT)
         started, cpu_s = _CLOCKS.unpack_from(self._page, _CLOCKS_AT)
         return None if index == _NONE else Executing(index, started, cpu_s)
 
+    def hold(self, entry: bytes) -> bool:
+        """Keep a result that is not sent yet; false when there is no room for it."""
+        end = self._held + len(entry) + 1
+        if end > HELD_BYTES:
+            return False
+        self._page[_ENTRIES_AT + self._held : _ENTRIES_AT + end] = entry + b","
+        self._held = end
+        self._put(_HELD_AT, end)
+        return True
+
+    def release(self) -> None:
+        """Forget what is held, once it has been sent."""
+        self._round += 1
+        self._put(_ROUND_AT, self._round)
+        self._held = 0
+        self._put(_HELD_AT, 0)
+
+    def held(self) -> bytes:
+        """Return what is held as a ``DONE`` body, or nothing. It may be sent too: results can repeat."""
+        before = self._get(_ROUND_AT)
+        end = self._get(_HELD_AT)
+        if not 0 < end <= HELD_BYTES:
+            return b""
+        entries = self._page[_ENTRIES_AT : _ENTRIES_AT + end - 1]
+        return b"[" + entries + b"]" if self._get(_ROUND_AT) == before else b""
+
     def close(self) -> None:
-        """Unmap; later calls raise ``ValueError``."""
+        """Unmap; later calls raise ``TypeError`` or ``ValueError``."""
         self._page.close()
+
+    def _put(self, offset: int, number: int) -> None:
+        _NUMBER.pack_into(self._page, offset, number)
+
+    def _get(self, offset: int) -> int:
+        number: int = _NUMBER.unpack_from(self._page, offset)[0]
+        return number

@@ -158,10 +158,11 @@ class ProcessHarness:
     ) -> Iterator[Done | Released]:
         child.busy = True
         yield from batch.send()
-        while batch.open:
+        while not batch.finished():
             frames = child.pump(min(batch.patience(), self._options.sample_s))
             yield from batch.receive(frames)
-            if not batch.open:
+            yield from batch.overhear()
+            if batch.finished():
                 break
             watch.look()
             trouble = batch.trouble(watch.cancelled)

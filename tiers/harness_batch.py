@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 Ill = Literal["time_limit", "memory_limit", "died", "garbled", "cancelled", "closing", "stalled"]
 
 
+_FAREWELL_S = 1.0
+
+
 class Trouble(NamedTuple):
     """Why a child must go, the item executing when that was noticed, and what was used by then."""
 
@@ -44,6 +47,7 @@ class Batch:
     ) -> None:
         self.open: dict[int, Job] = {}
         self.unclear = False
+        self._finished = False
         self._child = child
         self._info = info
         self._jobs = jobs
@@ -69,9 +73,15 @@ class Batch:
             self.open.clear()
         if self.open:
             self._child.send(Kind.BATCH, body)
+        else:
+            self._finished = True
 
     def _refused(self, job: Job, code: str, message: str) -> Done:
         return unexecuted(job, refused(code, message), self._ready.version, self._ready.libraries)
+
+    def finished(self) -> bool:
+        """True when every job has its result and the child is ready for the next batch."""
+        return self._finished
 
     def patience(self) -> float:
         """Seconds until something may have to be done although the child says nothing."""
@@ -85,12 +95,21 @@ class Batch:
     def receive(self, frames: Frames) -> Iterator[Done]:
         """Turn frames into results. An unreadable outcome is that item's; anything else is garbage."""
         for kind, body in frames:
+            if kind is Kind.END and not self.open:
+                self._finished = True
+                return
             for entry in _entries(body) if kind is Kind.DONE else (None,):
-                if entry is None or entry.index not in self.open:
+                if entry is None or not 0 <= entry.index < len(self._jobs):
                     self._child.garbled = True
                     return
-                self._child.served += 1
-                yield self._done(self.open.pop(entry.index), entry)
+                if entry.index in self.open:
+                    self._child.served += 1
+                    yield self._done(self.open.pop(entry.index), entry)
+
+    def overhear(self) -> Iterator[Done]:
+        """Yield results that wait in the child behind an item that takes long."""
+        if self._child.executing() is not None and time.monotonic() >= self._next_sample:
+            yield from self.receive(self._child.held())
 
     def trouble(self, cancelled: Collection[str]) -> Trouble | None:
         """Return why the child must be killed now, or ``None``."""
@@ -101,7 +120,7 @@ class Batch:
         if ill is None and item is not None and job is not None:
             self._idle_since = now
             ill = _overdue(item, job, cancelled, now)
-        elif ill is None and now - self._idle_since > self._options.stall_s:
+        elif ill is None and now - self._idle_since > (self._options.stall_s if self.open else _FAREWELL_S):
             ill = "stalled"
         if ill is None and now >= self._next_sample:
             self._next_sample = now + self._options.sample_s
@@ -117,6 +136,8 @@ class Batch:
         """
         exit_code = self._child.kill()
         results: list[Done | Released] = list(self.receive(self._child.received()))
+        if not self._child.garbled:
+            results.extend(self.receive(self._child.held()))
         item = self._culprit(trouble)
         words = self._child.last_words()
         self._child.discard()

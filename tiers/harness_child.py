@@ -8,7 +8,7 @@ import time
 import weakref
 from collections.abc import Sequence
 
-from tiers.child_wire import Executing, FrameReader, Garbled, Kind, Marker, Ready, frame
+from tiers.child_wire import Executing, FrameReader, Garbled, Kind, Ready, SharedPage, frame
 from tiers.harness_group import ProcessGroup, Usage
 from tiers.harness_nest import Nest
 from tiers.harness_options import Lane
@@ -43,16 +43,16 @@ class Child:
             self._nest.remove()
             raise
         self._group = ProcessGroup(process)
-        self._marker = Marker(self._nest.page)
+        self._page = SharedPage(self._nest.page)
         self._reader = FrameReader()
         self._outgoing = memoryview(b"")
         self._poll = select.poll()
         self._poll.register(self._pipes.results, select.POLLIN)
-        self._end = weakref.finalize(self, _destroy, self._group, self._pipes, self._nest, self._marker)
+        self._end = weakref.finalize(self, _destroy, self._group, self._pipes, self._nest, self._page)
 
     def send(self, kind: Kind, body: bytes) -> None:
         """Queue a request to an idle child; ``pump`` writes what the pipe does not take at once."""
-        self._marker.reset()
+        self._page.reset()
         self._outgoing = memoryview(frame(kind, body))
         self._poll.register(self._pipes.requests, select.POLLOUT)
         self.busy = True
@@ -85,13 +85,18 @@ class Child:
                 self.garbled = True
         return frames
 
+    def held(self) -> Frames:
+        """Return results the child has not sent yet; some may come again."""
+        body = self._page.held()
+        return [(Kind.DONE, body)] if body else []
+
     def executing(self) -> Executing | None:
         """Return the item that runs now, or that ran when the child died."""
-        return self._marker.read()
+        return self._page.executing()
 
     def started_last(self) -> Executing | None:
         """Return the item of the current request that started last, if any has."""
-        return self._marker.last()
+        return self._page.last()
 
     def sample(self) -> Usage:
         """Measure the whole process group now."""
@@ -136,8 +141,8 @@ class Child:
         self._poll.unregister(self._pipes.requests)
 
 
-def _destroy(group: ProcessGroup, pipes: Pipes, nest: Nest, marker: Marker) -> None:
+def _destroy(group: ProcessGroup, pipes: Pipes, nest: Nest, page: SharedPage) -> None:
     group.kill()
     pipes.close()
-    marker.close()
+    page.close()
     nest.remove()

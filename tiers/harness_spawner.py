@@ -1,7 +1,8 @@
 """Starting children: always from one thread that lives as long as the process.
 
 The kernel's parent-death signal fires when the *thread* that started the child ends, so a worker thread
-that comes and goes must not start children itself.
+that comes and goes must not start children itself. The pipe whose closing kills a child must have one
+writer only: a forked copy of this process closes its own.
 """
 
 from __future__ import annotations
@@ -18,6 +19,17 @@ from typing import NamedTuple
 from tiers.harness_nest import Nest
 from tiers.harness_options import Lane
 
+_LIVES: set[int] = set()
+
+
+def _let_go() -> None:
+    for life in _LIVES:
+        os.close(life)
+    _LIVES.clear()
+
+
+os.register_at_fork(after_in_child=_let_go)
+
 
 class Pipes(NamedTuple):
     """The parent's ends: requests are written, results read, ``life`` only held open."""
@@ -28,6 +40,7 @@ class Pipes(NamedTuple):
 
     def close(self) -> None:
         """Close all three."""
+        _LIVES.discard(self.life)
         for descriptor in self:
             os.close(descriptor)
 
@@ -92,12 +105,13 @@ def spawn_child(nest: Nest, lane: Lane, plugins: Sequence[str]) -> tuple[subproc
     requests, results, life = os.pipe(), os.pipe(), os.pipe()
     theirs = (requests[0], results[1], life[0])
     ours = Pipes(requests[1], results[0], life[1])
+    _LIVES.add(ours.life)
     numbers = {
         "parent": os.getpid(),
         "requests": theirs[0],
         "results": theirs[1],
         "life": theirs[2],
-        "marker": nest.page,
+        "page": nest.page,
         "file-mb": lane.file_mb,
         "open-files": lane.open_files,
     }

@@ -10,7 +10,6 @@ import ctypes
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -111,6 +110,17 @@ def _fork_and_exit(item: dict[str, Any]) -> Finding:
     os._exit(4)
 
 
+def _fork_and_spin(item: dict[str, Any]) -> Finding:
+    os.fork()
+    return _spin(item)
+
+
+def _fork_and_hang(item: dict[str, Any]) -> Finding:
+    _fork_and_leave(item)
+    time.sleep(600)
+    return accept()
+
+
 def _escape_and_hang(item: dict[str, Any]) -> Finding:
     """A grandchild in a session of its own."""
     pid = os.fork()
@@ -130,8 +140,9 @@ def _clone(item: dict[str, Any]) -> Finding:
 
 
 def _chatter(item: dict[str, Any]) -> Finding:
-    print("junk " * 10_000)
-    print("junk", file=sys.stderr)
+    sys.stdout.write("junk " * 10_000)
+    sys.stderr.write("junk")
+    sys.stdout.flush()
     os.write(1, b"junk\n" * 1000)
     os.write(2, b"junk\n" * 1000)
     return _ok(item)
@@ -190,25 +201,21 @@ def _system_exit(_: dict[str, Any]) -> Finding:
 
 
 def _environment(_: dict[str, Any]) -> Finding:
-    descriptors = {name: os.readlink(f"/proc/self/fd/{name}") for name in _open_descriptors()}
-    limits = {"cwd": str(Path.cwd()), "files": ",".join(os.listdir())}
+    where = {"cwd": str(Path.cwd()), "files": ",".join(str(path) for path in Path.cwd().iterdir())}
     variables = {f"env:{name}": value for name, value in os.environ.items()}
-    return accept(labels={**variables, **{f"fd:{n}": to for n, to in descriptors.items()}, **limits})
-
-
-def _open_descriptors() -> list[str]:
-    return [name for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}")]
-
-
-def _late_crash(item: dict[str, Any]) -> Finding:
-    threading.Timer(0.05, os._exit, (7,)).start()
-    return _ok(item)
+    descriptors = {}
+    for link in Path("/proc/self/fd").iterdir():
+        try:
+            descriptors[f"fd:{link.name}"] = str(link.readlink())
+        except FileNotFoundError:  # the descriptor of this very listing
+            continue
+    return accept(labels={**variables, **descriptors, **where})
 
 
 ACTS: dict[str, Callable[[dict[str, Any]], Finding]] = {
     name.removeprefix("_"): act
     for name, act in list(globals().items())
-    if name.startswith("_") and callable(act) and name not in {"_open_descriptors"}
+    if name.startswith("_") and callable(act)
 }
 
 

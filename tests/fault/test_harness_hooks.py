@@ -1,0 +1,107 @@
+"""The caller's hooks: cancellation, heart beats, closing, and abandoning a run."""
+
+from __future__ import annotations
+
+import threading
+import time
+from itertools import pairwise
+
+import psutil
+import pytest
+
+from tests.support.harnesses import by_id, done, jobs, make_harness, nobody
+from verifier_service.domain.errors import LeaseLost
+from verifier_service.domain.evidence import Finding
+from verifier_service.domain.ports.execution import Done, Released
+
+
+def children() -> list[psutil.Process]:
+    return psutil.Process().children()
+
+
+def test_a_cancelled_item_is_stopped_and_its_neighbours_finish() -> None:
+    harness = make_harness()
+    started = time.monotonic()
+
+    def cancelled() -> set[str]:
+        return {"1"} if time.monotonic() - started > 0.5 else set()
+
+    results = by_id(harness.run(jobs("ok", "spin", "ok", time_s=60.0), cancelled))
+    stopped = results["1"]
+    assert isinstance(stopped, Released)
+    assert stopped.note == "cancelled"
+    assert stopped.cost.cpu_s > 0.1
+    assert time.monotonic() - started < 3.0
+    assert all(isinstance(done(results[key]).outcome, Finding) for key in "02")
+    harness.close()
+
+
+def test_what_was_cancelled_before_it_was_sent_never_runs() -> None:
+    harness = make_harness()
+    results = by_id(harness.run(jobs("spin", "ok", "spin"), lambda: ["0", "2"]))
+    assert [isinstance(results[key], Released) for key in "012"] == [True, False, True]
+    assert not any(each.cost.cpu_s for each in results.values() if isinstance(each, Released))
+    harness.close()
+
+
+def test_cancellation_is_asked_for_at_least_twice_a_second() -> None:
+    harness = make_harness()
+    asked: list[float] = []
+
+    def cancelled() -> list[str]:
+        asked.append(time.monotonic())
+        return []
+
+    list(harness.run(jobs({"do": "sleep", "s": 1.6}, time_s=5.0), cancelled))
+    gaps = [after - before for before, after in pairwise(asked)]
+    assert len(asked) >= 4
+    assert max(gaps) < 0.8
+    harness.close()
+
+
+def test_the_heart_beats_while_an_item_runs() -> None:
+    harness = make_harness(beat_s=0.1)
+    beats: list[float] = []
+    list(harness.run(jobs({"do": "sleep", "s": 0.8}), nobody, lambda: beats.append(0.0)))
+    assert 4 <= len(beats) <= 12
+    harness.close()
+
+
+def test_a_lost_lease_ends_the_run_and_the_child() -> None:
+    harness = make_harness(beat_s=0.1)
+    list(harness.run(jobs("ok"), nobody))
+    (child,) = children()
+
+    def beat() -> None:
+        raise LeaseLost("lease_lost", "another worker has it")
+
+    results: list[Done | Released] = []
+    with pytest.raises(LeaseLost):
+        results.extend(harness.run(jobs("spin", "ok", time_s=60.0), nobody, beat))
+    assert results == []
+    assert not child.is_running()
+    (after,) = harness.run(jobs("ok"), nobody)
+    assert isinstance(done(after).outcome, Finding)
+    harness.close()
+
+
+def test_an_abandoned_run_kills_its_child() -> None:
+    harness = make_harness()
+    run = harness.run(jobs("ok", {"do": "sleep", "s": 0.02}, "spin", time_s=60.0), nobody)
+    next(run)
+    (child,) = children()
+    run.close()  # type: ignore[attr-defined]
+    assert not child.is_running()
+    assert children() == []
+    harness.close()
+
+
+def test_closing_from_another_thread_gives_the_rest_back() -> None:
+    harness = make_harness()
+    threading.Timer(0.6, harness.close).start()
+    results = by_id(harness.run(jobs("ok", "spin", "ok", "ok", time_s=60.0), nobody))
+    assert isinstance(results["0"], Done)
+    assert [results[key].note for key in "123" if isinstance(results[key], Released)] == ["closing"] * 3
+    assert children() == []
+    (late,) = harness.run(jobs("ok"), nobody)
+    assert isinstance(late, Released)
