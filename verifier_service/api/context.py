@@ -1,0 +1,45 @@
+"""What the routes share: the service, the hub of waits, the gatherer and the known keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from verifier_service.api.gather import Gatherer
+from verifier_service.api.key_cache import KeyCache
+from verifier_service.api.waiting import Hub
+from verifier_service.bootstrap import Service
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """One per application. ``alive`` tells whether the workers of this process live."""
+
+    service: Service
+    hub: Hub
+    gatherer: Gatherer
+    keys: KeyCache
+    alive: Callable[[], bool]
+
+    @classmethod
+    def of(cls, service: Service, alive: Callable[[], bool]) -> Context:
+        """The parts around one service."""
+        return cls(
+            service=service,
+            hub=Hub(service),
+            gatherer=Gatherer(service),
+            keys=KeyCache(service.store),
+            alive=alive,
+        )
+
+
+def context_of(request: Request) -> Context:
+    """The context of the application that serves ``request``."""
+    context: Context = request.app.state.context
+    return context
+
+
+InContext = Annotated[Context, Depends(context_of)]

@@ -1,0 +1,44 @@
+"""API keys of the caller's project."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+
+from verifier_service.api.auth import Admin
+from verifier_service.api.bodies import body_of, described
+from verifier_service.api.context import InContext
+from verifier_service.api.paths import KeyId
+from verifier_service.api.problems import documented
+from verifier_service.domain.runs import Key
+from verifier_service.domain.wire import KeyCreated, KeyList, KeyRequest
+from verifier_service.services import tenants
+
+router = APIRouter(prefix="/v1/keys", tags=["keys"])
+
+
+@router.post("", status_code=201, responses=documented(), openapi_extra=described(KeyRequest))
+def create_key(
+    wanted: Annotated[KeyRequest, Depends(body_of(KeyRequest))], caller: Admin, context: InContext
+) -> KeyCreated:
+    """Make a key; its token is shown this once and never stored. Scope: `admin`."""
+    made = context.service.unit(
+        lambda tx: tenants.create_key(tx, caller.project, wanted.name, wanted.scopes)
+    )
+    return KeyCreated(key=made.key, token=made.token)
+
+
+@router.get("", responses=documented())
+def list_keys(caller: Admin, context: InContext) -> KeyList:
+    """All keys of the project, oldest first. Scope: `admin`."""
+    with context.service.store.read() as tx:
+        return KeyList(keys=tx.keys.of_project(caller.project))
+
+
+@router.delete("/{key}", responses=documented(404))
+def revoke_key(key: KeyId, caller: Admin, context: InContext) -> Key:
+    """Revoke a key (idempotent). Other processes refuse it within seconds. Scope: `admin`."""
+    found = context.service.unit(lambda tx: tx.keys.revoke(caller.project, key))
+    context.keys.forget(key)
+    return found

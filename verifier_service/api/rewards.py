@@ -1,0 +1,126 @@
+"""Rewards: asked for by id, or read from the run's feed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from verifier_service.api.auth import Reader
+from verifier_service.api.bodies import body_of, described
+from verifier_service.api.context import Context, InContext
+from verifier_service.api.envelopes import NO_WAIT, rank_of
+from verifier_service.api.paths import RunId
+from verifier_service.api.problems import documented
+from verifier_service.api.threads import in_thread
+from verifier_service.api.trajectories import allowed, json_answer
+from verifier_service.api.waiting import attended
+from verifier_service.domain.cases import Standing
+from verifier_service.domain.runs import Run
+from verifier_service.domain.states import RewardStatus
+from verifier_service.domain.wire import MAX_WAIT_S, RewardsAnswer, RewardsPage, RewardsQuery, WaitSpec
+
+router = APIRouter(prefix="/v1/runs/{run}/rewards", tags=["rewards"])
+
+MAX_PAGE = 1_000
+MAX_CURSOR = 2**53
+Status = Literal["unscored", "provisional", "final", "retracted"]
+
+
+@router.post(
+    "/query",
+    response_model=RewardsAnswer,
+    responses={
+        202: {"model": RewardsAnswer, "description": "Not all items are met yet"},
+        **documented(404, 413),
+    },
+    openapi_extra=described(RewardsQuery),
+)
+async def query(
+    run: RunId,
+    wanted: Annotated[RewardsQuery, Depends(body_of(RewardsQuery))],
+    request: Request,
+    caller: Reader,
+    context: InContext,
+) -> Response:
+    """The latest record per id, without uploading again. Scope: `read`.
+
+    Ids that the run does not have are listed as `unknown` and count as met.
+    """
+    wait = allowed(context, wanted.wait or NO_WAIT)
+    found, cursor = await in_thread(_find, context, caller.project, run, wanted.ids)
+    pks = {standing.pk: name for name, standing in found.items()}
+    watching = context.hub.rewards(caller.project, run, pks, rank=rank_of(wait), seconds=wait.seconds)
+    seen = await attended(request, watching)
+    answer = RewardsAnswer(
+        records=tuple(seen.records[name] for name in dict.fromkeys(wanted.ids) if name in seen.records),
+        unknown=tuple(name for name in dict.fromkeys(wanted.ids) if name not in found),
+        complete=seen.met,
+        cursor=cursor,
+    )
+    return await json_answer(answer, len(answer.records), 200 if seen.met else 202)
+
+
+@router.get("", response_model=RewardsPage, responses=documented(404))
+async def feed(
+    run: RunId,
+    request: Request,
+    caller: Reader,
+    context: InContext,
+    after: Annotated[int, Query(ge=0, le=MAX_CURSOR, description="Position after which to read.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 256,
+    wait: Annotated[
+        float, Query(ge=0, le=MAX_WAIT_S, description="Seconds to wait for the first record.")
+    ] = 0.0,
+    status: Annotated[Status | None, Query(description="Only records of this status.")] = None,
+) -> Response:
+    """The run's records in commit order: none is skipped, none comes twice. Scope: `read`.
+
+    With `wait`, an empty page is answered only when nothing has come for so many seconds.
+    """
+    seconds = allowed(context, WaitSpec(seconds=wait)).seconds
+    only = RewardStatus(status) if status is not None else None
+    page = await attended(request, _page(context, caller.project, run, after, limit, only, seconds))
+    return await json_answer(page, len(page.records), 200)
+
+
+async def _page(
+    context: Context,
+    project: str,
+    run: str,
+    after: int,
+    limit: int,
+    status: RewardStatus | None,
+    seconds: float,
+) -> RewardsPage:
+    page = await in_thread(_read, context, project, run, after, limit, status)
+    until = time.monotonic() + seconds
+    while not page.records and (left := until - time.monotonic()) > 0:
+        if not await context.hub.run(project, run, _beyond(page.cursor), seconds=left):
+            break
+        page = await in_thread(_read, context, project, run, page.cursor, limit, status)
+    return page
+
+
+def _beyond(cursor: int) -> Callable[[Run], bool]:
+    return lambda run: run.feed > cursor
+
+
+def _read(
+    context: Context, project: str, run: str, after: int, limit: int, status: RewardStatus | None
+) -> RewardsPage:
+    """One page. A filter reads past what it leaves out: a page that is not full ends at the head."""
+    with context.service.store.read() as tx:
+        head = tx.rewards.head(project, run)
+        rewards = tx.rewards.feed(project, run, after, limit, status)
+    full = len(rewards) == limit
+    return RewardsPage(records=tuple(rewards), cursor=rewards[-1].seq if full else max(head, after))
+
+
+def _find(
+    context: Context, project: str, run: str, ids: tuple[str, ...]
+) -> tuple[dict[str, Standing], int]:
+    with context.service.store.read() as tx:
+        return tx.trajectories.find(project, run, set(ids)), tx.rewards.head(project, run)

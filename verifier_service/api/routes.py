@@ -1,0 +1,31 @@
+"""Every route of the API, in the order in which paths are matched."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from verifier_service.api import (
+    cases,
+    groups,
+    health,
+    keys,
+    ladders,
+    reviews,
+    rewards,
+    runs,
+    trajectories,
+    verifiers,
+)
+
+ROUTERS: tuple[APIRouter, ...] = (
+    trajectories.router,
+    cases.router,
+    rewards.router,
+    groups.router,
+    runs.router,
+    ladders.router,
+    verifiers.router,
+    reviews.router,
+    keys.router,
+    health.router,
+)

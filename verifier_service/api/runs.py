@@ -1,0 +1,94 @@
+"""Runs: declared, watched, closed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from verifier_service.api.auth import Operator, Reader
+from verifier_service.api.bodies import body_of, described
+from verifier_service.api.context import Context, InContext
+from verifier_service.api.paths import RunId
+from verifier_service.api.problems import documented
+from verifier_service.api.threads import in_thread
+from verifier_service.api.trajectories import allowed, json_answer
+from verifier_service.api.waiting import attended
+from verifier_service.domain.errors import NotFound
+from verifier_service.domain.ports.store import Transaction
+from verifier_service.domain.runs import RunReport, RunSpec, RunState
+from verifier_service.domain.wire import MAX_WAIT_S, RunList, WaitSpec
+from verifier_service.services.intake import seed_of
+
+router = APIRouter(prefix="/v1/runs", tags=["runs"])
+
+
+@router.get("", responses=documented())
+def list_runs(caller: Reader, context: InContext) -> RunList:
+    """The project's runs, newest first. Scope: `read`."""
+    with context.service.store.read() as tx:
+        return RunList(runs=tx.runs.of_project(caller.project))
+
+
+@router.put(
+    "/{run}",
+    responses={201: {"model": RunReport, "description": "The run is new"}, **documented(409)},
+    openapi_extra=described(RunSpec),
+)
+def put_run(
+    run: RunId,
+    spec: Annotated[RunSpec, Depends(body_of(RunSpec))],
+    response: Response,
+    caller: Operator,
+    context: InContext,
+) -> RunReport:
+    """Declare a run, or change its budgets and objective. Scope: `operate`."""
+    report, created = context.service.unit(lambda tx: _put(tx, caller.project, run, spec))
+    response.status_code = 201 if created else 200
+    return report
+
+
+@router.get("/{run}", responses=documented(404))
+def get_run(run: RunId, caller: Reader, context: InContext) -> RunReport:
+    """Spec, state, spend, and counts per tier. Scope: `read`."""
+    return _report(context, caller.project, run)
+
+
+@router.post(
+    "/{run}/close",
+    response_model=RunReport,
+    responses={202: {"model": RunReport, "description": "The run is closing"}, **documented(404)},
+)
+async def close_run(
+    run: RunId,
+    request: Request,
+    caller: Operator,
+    context: InContext,
+    wait: Annotated[float, Query(ge=0, le=MAX_WAIT_S, description="Seconds to wait for the close.")] = 0.0,
+) -> Response:
+    """Take no more trajectories, withdraw held demands and finalise every record. Scope: `operate`.
+
+    Idempotent. 200 once the run is closed, 202 while it is closing.
+    """
+    seconds = allowed(context, WaitSpec(seconds=wait)).seconds
+    await in_thread(context.service.close_run, caller.project, run)
+    ending = context.hub.run(
+        caller.project, run, lambda stored: stored.state is RunState.CLOSED, seconds=seconds
+    )
+    closed = await attended(request, ending)
+    report = await in_thread(_report, context, caller.project, run)
+    return await json_answer(report, 1, 200 if closed else 202)
+
+
+def _put(tx: Transaction, project: str, run: str, spec: RunSpec) -> tuple[RunReport, bool]:
+    try:
+        created = not tx.runs.get(project, run)
+    except NotFound:
+        created = True
+    tx.runs.put(project, run, spec, seed_of(project, run))
+    return tx.runs.report(project, run), created
+
+
+def _report(context: Context, project: str, run: str) -> RunReport:
+    with context.service.store.read() as tx:
+        return tx.runs.report(project, run)
