@@ -158,13 +158,6 @@ def upgrade() -> None:
             postgresql_where=sa.text("state = 'queued'"),
         )
         batch_op.create_index(
-            "ix_checks_ready_verifier",
-            ["verifier", "precedence", "pk"],
-            unique=False,
-            sqlite_where=sa.text("state = 'queued'"),
-            postgresql_where=sa.text("state = 'queued'"),
-        )
-        batch_op.create_index(
             "uq_checks_live",
             ["project", "key"],
             unique=True,
@@ -474,11 +467,6 @@ def downgrade() -> None:
             "uq_checks_live",
             sqlite_where=sa.text("state IN ('queued', 'running', 'waiting_external')"),
             postgresql_where=sa.text("state IN ('queued', 'running', 'waiting_external')"),
-        )
-        batch_op.drop_index(
-            "ix_checks_ready_verifier",
-            sqlite_where=sa.text("state = 'queued'"),
-            postgresql_where=sa.text("state = 'queued'"),
         )
         batch_op.drop_index(
             "ix_checks_ready",

@@ -66,18 +66,18 @@ class SqlRewards:
         return int(row.seq)
 
     def latest(self, project: str, run: str, ids: Collection[str]) -> dict[str, RewardRecord]:
-        other = _rewards.alias("other")
         newest = (
-            select(func.max(other.c.revision))
-            .where(other.c.run == _rewards.c.run, other.c.trajectory == _rewards.c.trajectory)
-            .scalar_subquery()
+            select(_rewards.c.trajectory, func.max(_rewards.c.revision).label("revision"))
+            .where(_rewards.c.run == run_key(project, run), self._db.among(_rewards.c.trajectory, ids))
+            .group_by(_rewards.c.trajectory)
+            .subquery()
         )
-        found = select(_rewards.c.trajectory, _rewards.c.body).where(
-            _rewards.c.run == run_key(project, run),
-            self._db.among(_rewards.c.trajectory, ids),
-            _rewards.c.revision == newest,
+        found = select(_rewards.c.trajectory, _rewards.c.body).join(
+            newest,
+            (newest.c.trajectory == _rewards.c.trajectory) & (newest.c.revision == _rewards.c.revision),
         )
-        return {row.trajectory: RewardRecord.model_validate_json(row.body) for row in self._db.all(found)}
+        rows = self._db.all(found.where(_rewards.c.run == run_key(project, run)))
+        return {row.trajectory: RewardRecord.model_validate_json(row.body) for row in rows}
 
     def history(self, project: str, run: str, trajectory: str) -> list[RewardRecord]:
         found = select(_rewards.c.body).where(

@@ -231,7 +231,6 @@ LIVE = f"state IN ({listed(sorted(LIVE_CHECKS))})"
 _where("uq_checks_live", ["project", "key"], checks, LIVE, unique=True)
 QUEUED = "state = 'queued'"
 _where("ix_checks_ready", ["tier", "precedence", "pk"], checks, QUEUED)
-_where("ix_checks_ready_verifier", ["verifier", "precedence", "pk"], checks, QUEUED)
 RUNNING = "state = 'running'"
 _where("ix_checks_lease", ["lease_until"], checks, RUNNING)
 DUE = "deadline IS NOT NULL AND state IN ('queued', 'waiting_external')"
