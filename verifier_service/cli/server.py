@@ -68,7 +68,10 @@ def serve(
     )
     from verifier_service import app
 
-    app.serve(chosen)
+    try:
+        app.serve(chosen)
+    except app.CannotStart as error:
+        raise Failed(str(error), "stop the other server, or choose another --data or --port") from error
 
 
 def migrate(
