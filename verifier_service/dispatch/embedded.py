@@ -37,12 +37,12 @@ class EmbeddedDispatcher:
             listener(project, run)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Add a listener; the returned function removes it."""
+        """Add a listener; the returned function removes it, and may be called again."""
         with self._lock:
             self._listeners.append(listener)
 
         def unsubscribe() -> None:
             with self._lock:
-                self._listeners.remove(listener)
+                self._listeners = [each for each in self._listeners if each is not listener]
 
         return unsubscribe
