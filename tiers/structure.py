@@ -25,7 +25,7 @@ Position = tuple[float, float, float]
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE | re.ASCII)
 _COUNT = re.compile(r"\d{1,9}", re.ASCII)
-_GHOST = re.compile(r"(?:gh|ghost|x|bq|du|q)(?:[-_:@]?[a-z0-9]*)?", re.IGNORECASE | re.ASCII)
+_GHOST = re.compile(r"(?:gh|ghost|x|bq|du|q)(?:\d{1,4}|[-_:@][a-z]{1,2}\d{0,4})?", re.IGNORECASE | re.ASCII)
 _SPACE = re.compile(r"[ \t]+")
 
 

@@ -74,7 +74,9 @@ def test_impossible_jobs_are_refused_with_the_field(
         (ATOM, {"spin_2S": 1}, "UHF", "sto-3g", 1),
     ],
 )
-def test_possible_jobs_are_read(xyz: str, inputs: dict[str, Any], method: str, basis: str, spin: int) -> None:
+def test_possible_jobs_are_read(
+    xyz: str, inputs: dict[str, Any], method: str, basis: str, spin: int
+) -> None:
     job = read_job({"xyz": xyz}, inputs)
     assert isinstance(job, QuantumJob)
     assert (job.method, job.basis, job.spin_2s) == (method, basis, spin)

@@ -38,7 +38,19 @@ def refused(text: object) -> str:
         "3\nwater\n8 0 0 0\n1 0.96 0 0\n1 -0.24 0.93 0\n",
         "3\nO 0 0 0\n" + ATOMS,
     ],
-    ids=["plain", "tabs", "numeric", "spaces", "crlf", "cr", "bom", "no-end", "floats", "Z", "atomlike-comment"],
+    ids=[
+        "plain",
+        "tabs",
+        "numeric",
+        "spaces",
+        "crlf",
+        "cr",
+        "bom",
+        "no-end",
+        "floats",
+        "Z",
+        "atomlike-comment",
+    ],
 )
 def test_dialects_give_the_same_water(text: str) -> None:
     structure = accepted(text)
@@ -48,9 +60,7 @@ def test_dialects_give_the_same_water(text: str) -> None:
 
 
 def test_qm9_extras_are_ignored_and_reported() -> None:
-    text = (
-        "3\n17 gdb 1\nO 0 0 0 -0.4\nH 0.96 0 0 0.2\nH -0.24 0.93 0 0.2\n1341.3 1562.6\nO\nInChI=1S/H2O/h1H2\n"
-    )
+    text = "3\n17 gdb 1\nO 0 0 0 -0.4\nH 0.96 0 0 0.2\nH -0.24 0.93 0 0.2\n1341.3 1562.6\nO\nInChI=1S/H2O/h1H2\n"
     structure = accepted(text)
     assert len(structure.symbols) == 3
     assert structure.notes == (

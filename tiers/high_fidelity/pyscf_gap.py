@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any, ClassVar, Literal, get_args
 
@@ -41,7 +42,7 @@ class PyscfGap(Verifier):
     open ones (the gap is then the smaller of the two spin channels). σ = 0.005 eV is numerical (grid,
     fitting, geometry): the quantity is defined by its method, and the conformer choice belongs to it.
     r2SCAN: Furness et al., J. Phys. Chem. Lett. 2020, 11, 8208; def2: Weigend and Ahlrichs, Phys. Chem.
-    Chem. Phys. 2005, 7, 3297. Failures: those of ``tiers.geometry`` and ``scf``, ``too_large``, ``no_gap``.
+    Chem. Phys. 2005, 7, 3297. Failures: those of ``tiers.geometry`` and ``scf``, and ``no_gap``.
     """
 
     params_model: ClassVar[type[Params]] = GapParams
@@ -79,10 +80,8 @@ class PyscfGap(Verifier):
         options = GapParams.model_validate(params.model_dump())
         load()
         subject = read_subject(item.candidate)
-        conformer = lowest_conformers(subject.mol, subject.charge, subject.unpaired, POLICY)[0]
-        atoms = conformer.atoms()
-        if len(atoms) > MAX_ATOMS:
-            raise Permanent("too_large", f"{len(atoms)} atoms, at most {MAX_ATOMS}")
+        policy = replace(POLICY, max_atoms=MAX_ATOMS)
+        atoms = lowest_conformers(subject.mol, subject.charge, subject.unpaired, policy)[0].atoms()
         field, solver = kohn_sham(atoms, subject.charge, subject.unpaired, options)
         gap = orbital_gap(field.mo_energy, field.mo_occ)
         if gap is None:
