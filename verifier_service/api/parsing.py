@@ -74,7 +74,7 @@ def unparsable(error: json.JSONDecodeError) -> InvalidInput:
 
 def invalid_value(kind: str, message: str, path: Sequence[str | int], value: Any) -> InvalidInput:
     """A pydantic error as ours: a stable code, and the part of ``path`` that exists in ``value``."""
-    field = _field(kind, path, value)
+    field = ".".join(_parts(kind, path, value)) or None
     code = CODES.get(kind) or ("wrong_type" if kind.endswith("_type") else "invalid_value")
     if code == "too_long" and field == "turns":
         code = "too_many_turns"
@@ -82,14 +82,16 @@ def invalid_value(kind: str, message: str, path: Sequence[str | int], value: Any
 
 
 def _invalid(error: ValidationError, text: str, value: Any) -> InvalidInput:
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    # Of a union every member complains; the one that was meant got furthest.
+    first = max(found, key=lambda each: len(_parts(each["type"], each["loc"], value)))
     if first["type"] == "json_invalid":  # what the standard library takes and pydantic does not
         flaw = strict_json.find_flaw(text, strict_json.decode_flawed(text))
         return flaw or InvalidInput("invalid_json", first["msg"])
     return invalid_value(first["type"], first["msg"], first["loc"], value)
 
 
-def _field(kind: str, path: Sequence[str | int], value: Any) -> str | None:
+def _parts(kind: str, path: Sequence[str | int], value: Any) -> list[str]:
     """Names of union members, which pydantic puts into its paths, are left out."""
     parts: list[str] = []
     for index, part in enumerate(path):
@@ -102,7 +104,7 @@ def _field(kind: str, path: Sequence[str | int], value: Any) -> str | None:
         else:
             continue
         parts.append(str(part))
-    return ".".join(parts) or None
+    return parts
 
 
 def _flaw_of(text: str) -> InvalidInput:

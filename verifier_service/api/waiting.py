@@ -19,6 +19,7 @@ from fastapi import Request
 from verifier_service.api.problems import ClientGone
 from verifier_service.api.threads import in_thread
 from verifier_service.bootstrap import Service
+from verifier_service.domain.cases import Standing
 from verifier_service.domain.rewards import RewardRecord
 from verifier_service.domain.runs import Run
 
@@ -101,9 +102,10 @@ class Hub:
         return seen.met
 
     def close(self) -> None:
-        """End every wait with what there is, and all later ones at once."""
+        """End every wait with what there is, and all later ones at once (idempotent)."""
+        if not self._closing:
+            self._unsubscribe()
         self._closing = True
-        self._unsubscribe()
         for wait in self._waits:
             wait.deadline = 0.0
         self._wake.set()
@@ -207,7 +209,7 @@ class Hub:
             for ask in asks:
                 wait = ask.wait
                 left = frozenset(
-                    pk for pk in ask.pending if pk in standings and standings[pk].met < wait.rank
+                    pk for pk in ask.pending if pk in standings and not _is_met(standings[pk], wait.rank)
                 )
                 met = not left and (wait.condition is None or wait.condition(runs[wait.key]))
                 looks.append(_Look(left, met))
@@ -220,6 +222,11 @@ class Hub:
             else look
             for ask, look in zip(asks, looks, strict=True)
         ]
+
+
+def _is_met(standing: Standing, rank: int) -> bool:
+    """Whether one trajectory has come that far. Before its first record nothing has been looked at."""
+    return standing.status is not None and standing.met >= rank
 
 
 def _of(records: Mapping[str, RewardRecord], ids: Sequence[str]) -> dict[str, RewardRecord]:

@@ -1,0 +1,149 @@
+"""A server for tests: the real process on a real database, or the application inside the test."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+import httpx
+import psutil
+
+from tests.support.verifiers import PLUGIN
+from verifier_service import bootstrap
+from verifier_service.app import create_app, ensure_admin_key
+from verifier_service.settings import Settings
+from verifier_service.worker.supervisor import Supervisor
+
+ROOT = Path(__file__).resolve().parents[2]
+START_S = 60.0
+STOP_S = 15.0
+
+
+@dataclass(kw_only=True)
+class Server:
+    """A running ``verifier serve``: where it listens, the key that may do everything, its process."""
+
+    url: str
+    key: str
+    data: Path
+    process: subprocess.Popen[str]
+    settings: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The header that authenticates the administrator."""
+        return {"Authorization": f"Bearer {self.key}"}
+
+    def client(self, *, timeout: float = 60.0) -> httpx.Client:
+        """A client with the administrator's key."""
+        return httpx.Client(base_url=self.url, headers=self.headers, timeout=timeout)
+
+    def log(self) -> str:
+        """What the server wrote to standard error so far."""
+        return (self.data / "server.log").read_text()
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit status; killed when it does not end in time."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        """SIGKILL, as when the machine is out of memory."""
+        self.process.kill()
+        self.process.wait(STOP_S)
+
+    def children(self) -> list[psutil.Process]:
+        """All descendants: the processes in which verifiers run."""
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+
+def start(data: Path, **settings: str) -> Server:
+    """Start a server on ``data`` and a free port; returns when it answers.
+
+    ``settings`` are named as in ``Settings``. The test verifiers are installed as plugins.
+    """
+    data.mkdir(parents=True, exist_ok=True)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("VERIFIER_")}
+    chosen = {"data": str(data), "port": "0", "plugins": f'["{PLUGIN}"]', **settings}
+    environment = {**kept, **{f"VERIFIER_{name.upper()}": value for name, value in chosen.items()}}
+    with (data / "server.log").open("a") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "verifier_service.app"],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+    url = _url(process, data)
+    key = (data / "admin.key").read_text().strip()
+    return Server(url=url, key=key, data=data, process=process, settings=settings)
+
+
+@contextmanager
+def running(data: Path, **settings: str) -> Iterator[Server]:
+    """A server for one block."""
+    server = start(data, **settings)
+    try:
+        yield server
+    finally:
+        if server.process.poll() is None:
+            server.stop()
+        if server.process.stdout is not None:
+            server.process.stdout.close()
+
+
+@asynccontextmanager
+async def in_process(
+    data: Path, *, workers: bool = False, **settings: str
+) -> AsyncIterator[httpx.AsyncClient]:
+    """The application over ASGI with the administrator's key; with ``workers`` it does its work, too."""
+    service = bootstrap.build(Settings(data=data, plugins=(PLUGIN,), **settings))  # type: ignore[arg-type]
+    key = ensure_admin_key(service).read_text().strip()
+    supervisor = Supervisor(service) if workers else None
+    if supervisor is not None:
+        supervisor.start()
+    app = create_app(service)
+    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+    headers = {"Authorization": f"Bearer {key}"}
+    try:
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://verifier", headers=headers) as client,
+        ):
+            yield client
+    finally:
+        if supervisor is not None:
+            supervisor.stop()
+        service.store.close()
+
+
+def _url(process: subprocess.Popen[str], data: Path) -> str:
+    """The URL from the line the server prints when it is ready."""
+    lines: list[str] = []
+    reader = threading.Thread(target=_read_line, args=(process.stdout, lines), daemon=True)
+    reader.start()
+    reader.join(START_S)
+    if not lines or not lines[0].startswith("verifier serving on "):
+        process.kill()
+        process.wait()
+        raise RuntimeError(f"the server did not start: {lines} {(data / 'server.log').read_text()[-4000:]}")
+    return lines[0].split()[-1]
+
+
+def _read_line(stream: IO[str] | None, lines: list[str]) -> None:
+    if stream is not None:
+        lines.append(stream.readline().strip())
