@@ -7,7 +7,7 @@ from collections.abc import Collection
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Row, select
+from sqlalchemy import select
 
 from verifier_service.domain.checks import CheckView, DemandView
 from verifier_service.domain.evidence import TIERS, Cost, Evidence, Failure, Tier
@@ -18,6 +18,10 @@ from verifier_service.persistence.database import Database
 _checks, _demands, _runs = tables.checks, tables.demands, tables.runs
 _CACHED_CHARS = 4_096
 _NO_COST = Cost()
+# Enum calls are slow, and a case of the fast tier alone has a dozen of them per load.
+_TIERS = {tier.value: tier for tier in Tier}
+_CHECK_STATES = {state.value: state for state in CheckState}
+_DEMAND_STATES = {state.value: state for state in DemandState}
 
 VIEWED = (
     _checks.c.key,
@@ -64,20 +68,20 @@ def demand_views(database: Database, trajectories: Collection[int]) -> dict[int,
     return found
 
 
-def _demand_view(row: Row[Any]) -> DemandView:
-    _, pk, path, role, tier, state, reason, quote, rank, propensity, decided_at, check = tuple(row)[:12]
+def _demand_view(row: Any) -> DemandView:
+    _, pk, path, role, tier, state, reason, quote, rank, propensity, decided_at, check, *viewed = row
     return DemandView(
         pk=pk,
         path=path,
         role=role,
-        tier=Tier(tier),
-        state=DemandState(state),
+        tier=_TIERS[tier],
+        state=_DEMAND_STATES[state],
         reason=reason,
         quote=quote,
         rank=rank,
         propensity=propensity,
         decided_at=decided_at,
-        check=None if check is None else check_view(check, tuple(row)[12:]),
+        check=None if check is None else check_view(check, viewed),
     )
 
 
@@ -90,8 +94,8 @@ def check_view(pk: int, viewed: Any) -> CheckView:
         pk=pk,
         key=key,
         verifier=verifier,
-        tier=Tier(tier),
-        state=CheckState(state),
+        tier=_TIERS[tier],
+        state=_CHECK_STATES[state],
         attempt=attempt,
         payer=payer,
         credits=spent,

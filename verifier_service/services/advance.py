@@ -251,8 +251,12 @@ def _needs_decision(case: Case) -> bool:
     standing = case.standing
     if standing.cancelled or not standing.finished or not standing.identified:
         return False
-    if standing.status is RewardStatus.FINAL or case.gate_rejection("hard_gate") is not None:
+    if standing.status is RewardStatus.FINAL:
         return False
+    if case.gate_rejection("hard_gate") is not None:
+        return False
+    if not any(tier is not Tier.FAST for tier in case.ladder.spec.tiers):
+        return False  # nothing above could be bought
     if any(demand.state is DemandState.REQUESTED for demand in case.of_candidate()):
         return False
     return case.ended() != standing.decided_on

@@ -15,7 +15,7 @@ from verifier_service.services.execute import Taken
 log = logging.getLogger(__name__)
 
 IDLE_S = 1.0
-FLUSH_S = 0.2
+FLUSH_S = 0.5
 FLUSH_ITEMS = 256
 PAUSE_AFTER_ERROR_S = 1.0
 
