@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
+import json
 import os
+import secrets
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import httpx
 import psutil
 
-from tests.support.verifiers import PLUGIN
 from verifier_service import bootstrap
 from verifier_service.app import create_app, ensure_admin_key
 from verifier_service.settings import Settings
 from verifier_service.worker.supervisor import Supervisor
 
 ROOT = Path(__file__).resolve().parents[2]
+PLUGINS = ("tests.support.verifiers", "tests.support.measuring")
 START_S = 60.0
 STOP_S = 15.0
+
+JUDGED: dict[str, Any] = {
+    "name": "hostile",
+    "candidate": {"kind": "act"},
+    "outcome": {"use": "hostile"},
+    "truth": "fast",
+    "tiers": {"fast": [{"use": "hostile"}]},
+}
 
 
 @dataclass(kw_only=True)
@@ -60,6 +74,13 @@ class Server:
             self.kill()
             raise
 
+    def close(self) -> None:
+        """Stop it if it runs, and close its pipe."""
+        if self.process.poll() is None:
+            self.stop()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
     def kill(self) -> None:
         """SIGKILL, as when the machine is out of memory."""
         self.process.kill()
@@ -77,7 +98,7 @@ def start(data: Path, **settings: str) -> Server:
     """
     data.mkdir(parents=True, exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("VERIFIER_")}
-    chosen = {"data": str(data), "port": "0", "plugins": f'["{PLUGIN}"]', **settings}
+    chosen = {"data": str(data), "port": "0", "plugins": json.dumps(PLUGINS), **settings}
     environment = {**kept, **{f"VERIFIER_{name.upper()}": value for name, value in chosen.items()}}
     with (data / "server.log").open("a") as log:
         process = subprocess.Popen(
@@ -100,10 +121,50 @@ def running(data: Path, **settings: str) -> Iterator[Server]:
     try:
         yield server
     finally:
-        if server.process.poll() is None:
-            server.stop()
-        if server.process.stdout is not None:
-            server.process.stdout.close()
+        server.close()
+
+
+@functools.cache
+def shared() -> Server:
+    """One server for all tests that leave it as they found it; it has the ladder ``JUDGED``.
+
+    Each test takes a run of its own, see ``fresh``.
+    """
+    data = Path(tempfile.mkdtemp(prefix="verifier-"))
+    server = start(data)
+    with server.client() as client:
+        client.put(f"/v1/ladders/{JUDGED['name']}", json=JUDGED).raise_for_status()
+    atexit.register(shutil.rmtree, data, ignore_errors=True)
+    atexit.register(server.close)
+    return server
+
+
+def fresh(prefix: str = "run") -> str:
+    """A name that nobody has used."""
+    return f"{prefix}-{secrets.token_hex(5)}"
+
+
+def act(do: str, **fields: Any) -> dict[str, Any]:
+    """A trajectory for ``JUDGED`` whose verifier does what it says."""
+    return {"id": fresh("t"), "ladder": JUDGED["name"], "answer": {"do": do, **fields}}
+
+
+def identity(answer: Any, gold: str | None = "CCO", **fields: Any) -> dict[str, Any]:
+    """A trajectory for ``molecule-identity``: is the answer the molecule ``gold``?"""
+    reference = {"smiles": gold} if gold is not None else {}
+    problem = {"inputs": fields.pop("inputs", {}), "reference": reference}
+    return {"id": fresh("t"), "ladder": "molecule-identity", "problem": problem, "answer": answer, **fields}
+
+
+def submit(
+    client: httpx.Client, run: str, *items: dict[str, Any], until: str = "final", seconds: float = 30.0
+) -> list[dict[str, Any]]:
+    """Submit and wait; the results, each with its reward."""
+    body = {"trajectories": list(items), "wait": {"until": until, "seconds": seconds}}
+    answer = client.post(f"/v1/runs/{run}/trajectories", json=body)
+    assert answer.status_code == 200, answer.text
+    results: list[dict[str, Any]] = answer.json()["results"]
+    return results
 
 
 @asynccontextmanager
@@ -111,7 +172,7 @@ async def in_process(
     data: Path, *, workers: bool = False, **settings: str
 ) -> AsyncIterator[httpx.AsyncClient]:
     """The application over ASGI with the administrator's key; with ``workers`` it does its work, too."""
-    service = bootstrap.build(Settings(data=data, plugins=(PLUGIN,), **settings))  # type: ignore[arg-type]
+    service = bootstrap.build(Settings(data=data, plugins=PLUGINS, **settings))  # type: ignore[arg-type]
     key = ensure_admin_key(service).read_text().strip()
     supervisor = Supervisor(service) if workers else None
     if supervisor is not None:
