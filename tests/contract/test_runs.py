@@ -123,7 +123,7 @@ def test_states_and_listings(store: SqlStore) -> None:
             tx.runs.set_state(PROJECT, "unknown", RunState.CLOSED)
 
 
-def test_undecided_runs_are_open_or_closing(store: SqlStore) -> None:
+def test_undecided_runs_are_open(store: SqlStore) -> None:
     prepare(store, "a", "b", "c", "d")
     with store.begin() as tx:
         for run in "abc":
@@ -131,6 +131,9 @@ def test_undecided_runs_are_open_or_closing(store: SqlStore) -> None:
             tx.trajectories.set_needs_decision([pk], True)
         tx.runs.set_state(PROJECT, "b", RunState.CLOSING)
         tx.runs.set_state(PROJECT, "c", RunState.CLOSED)
+        tx.trajectories.insert(PROJECT, "d", [trajectory("t")])
+        assert tx.runs.undecided(10) == ((PROJECT, "a"),)
+        tx.runs.set_state(PROJECT, "b", RunState.OPEN)
         assert tx.runs.undecided(10) == ((PROJECT, "a"), (PROJECT, "b"))
         assert tx.runs.undecided(1) == ((PROJECT, "a"),)
 
