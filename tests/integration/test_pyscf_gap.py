@@ -109,7 +109,7 @@ def test_a_field_that_does_not_converge_is_no_number() -> None:
 
 
 def test_a_second_solver_rescues_what_diis_misses() -> None:
-    outcome = run("O", GapParams(functional="pbe", basis="sto-3g", max_cycle=5))
+    outcome = run("O", GapParams(functional="pbe", basis="sto-3g", max_cycle=4))
     assert isinstance(outcome, Finding)
     assert outcome.labels["solver"] == "second order"
     assert outcome.measurements[0].value == pytest.approx(gap("O", QUICK), abs=1e-3)

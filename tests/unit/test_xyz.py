@@ -60,7 +60,8 @@ def test_dialects_give_the_same_water(text: str) -> None:
 
 
 def test_qm9_extras_are_ignored_and_reported() -> None:
-    text = "3\n17 gdb 1\nO 0 0 0 -0.4\nH 0.96 0 0 0.2\nH -0.24 0.93 0 0.2\n1341.3 1562.6\nO\nInChI=1S/H2O/h1H2\n"
+    atoms = "O 0 0 0 -0.4\nH 0.96 0 0 0.2\nH -0.24 0.93 0 0.2\n"
+    text = "3\n17 gdb 1\n" + atoms + "1341.3 1562.6\nO\nInChI=1S/H2O/h1H2\n"
     structure = accepted(text)
     assert len(structure.symbols) == 3
     assert structure.notes == (

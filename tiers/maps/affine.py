@@ -51,9 +51,10 @@ def fit_by_class(pairs: Mapping[str, Pairs], families: Mapping[str, str]) -> tup
     unseen kind of molecule differs from the known ones as these differ from each other.
     """
     filled = {name: group for name, group in pairs.items() if group}
-    pooled = _own_line([pair for group in filled.values() for pair in group])
-    spreads = [_mean_square([y - pooled.at(x) for x, y in group]) for group in filled.values()]
-    default = Line(pooled.slope, pooled.intercept, sqrt(sum(spreads) / len(spreads)), pooled.n)
+    everything = [pair for group in filled.values() for pair in group]
+    slope, intercept = _huber(everything)
+    spreads = [_mean_square([y - slope * x - intercept for x, y in group]) for group in filled.values()]
+    default = Line(slope, intercept, sqrt(sum(spreads) / len(spreads)), len(everything))
     lines: dict[str, Line] = {}
     for family in {families.get(name, name) for name in filled}:
         members = {name: group for name, group in filled.items() if families.get(name, name) == family}
@@ -117,7 +118,9 @@ def _huber(group: Pairs, prior: Line | None = None) -> tuple[float, float]:
     for _ in range(30):
         penalty = np.diag((noise / scales) ** 2) if prior else whisper
         gram = design.T @ (design * weights[:, None]) + penalty
-        answer = np.linalg.solve(gram, design.T @ (weights * y) + penalty @ start)
+        before, answer = answer, np.linalg.solve(gram, design.T @ (weights * y) + penalty @ start)
+        if float(np.abs(answer - before).max()) < 1e-7:
+            break
         residuals = y - design @ answer
         spread = 1.4826 * float(np.median(np.abs(residuals)))
         noise = max(0.05, spread, 0.5 * prior.sigma if prior else 0.0)

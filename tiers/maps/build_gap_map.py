@@ -1,7 +1,8 @@
 """Makes the map between the orbital gaps of ``xtb.gap`` and ``pyscf.gap``: measure, then fit.
 
-``python -m tiers.maps.build_gap_map measure --minutes 60`` appends to ``data.csv`` (it resumes where it
-stopped), ``python -m tiers.maps.build_gap_map fit`` writes ``map.json`` and prints the figures.
+``python -m tiers.maps.build_gap_map measure --minutes 60 --data FILE`` appends to a copy of ``data.csv``
+(it resumes where the copy stops), ``python -m tiers.maps.build_gap_map fit`` writes ``map.json`` from
+``data.csv`` and prints the figures. The class in the data is for readers: fitting derives it anew.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from verifier_service.domain.evidence import Finding
 from verifier_service.domain.verifiers import CheckInput, Params
 
 FOLDER = Path(__file__).parent / "gfn2-to-r2scan"
+DATA = FOLDER / "data.csv"
 COLUMNS = (
     *("smiles", "chemistry_class", "heavy_atoms", "gfn2_ev", "gfn2_sigma_ev", "r2scan_ev"),
     *("xtb_s", "pyscf_s", "failure"),
@@ -67,16 +69,16 @@ def _fits(mol: Any) -> bool:
     return 2 <= mol.GetNumAtoms() <= MAX_HEAVY and symbols <= MAIN_GROUP and len(Chem.GetMolFrags(mol)) == 1
 
 
-def measure(minutes: float) -> None:
-    """Run both verifiers on the molecules not yet in ``data.csv`` for at most ``minutes``."""
+def measure(minutes: float, path: Path) -> None:
+    """Run both verifiers on the molecules not yet in the file ``path`` for at most ``minutes``."""
     from tiers.high_fidelity.pyscf_gap import GapParams, PyscfGap
     from tiers.simulation.xtb_gap import XtbGap
 
     cheap, dear = XtbGap(), PyscfGap()
     cheap.warm()
     dear.warm()
-    path, start = FOLDER / "data.csv", time.monotonic()
-    done = {row["smiles"] for row in read()}
+    start = time.monotonic()
+    done = {row["smiles"] for row in read(path)}
     if not path.exists():
         path.write_text(",".join(COLUMNS) + "\n")
     todo = [item for item in choose() if item[0] not in done]
@@ -110,9 +112,8 @@ def _timed(verifier: Any, smiles: str, params: Params, column: str, clock: str) 
     return row | ({"gfn2_sigma_ev": round(gap.sigma or 0.0, 5)} if column == "gfn2_ev" else {})
 
 
-def read() -> list[dict[str, str]]:
-    """The rows of ``data.csv``, failures included."""
-    path = FOLDER / "data.csv"
+def read(path: Path) -> list[dict[str, str]]:
+    """The rows measured so far, failures included."""
     if not path.exists():
         return []
     with path.open(newline="") as file:
@@ -122,7 +123,7 @@ def read() -> list[dict[str, str]]:
 def points() -> dict[str, list[tuple[float, float]]]:
     """(GFN2, r2SCAN) gap pairs in eV per class as classes are defined now, measured rows only."""
     pairs: dict[str, list[tuple[float, float]]] = {}
-    for row in read():
+    for row in read(DATA):
         if not row["failure"]:
             name = chemistry_class(read_smiles(row["smiles"]).mol)
             pairs.setdefault(name, []).append((float(row["gfn2_ev"]), float(row["r2scan_ev"])))
@@ -160,8 +161,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("step", choices=["measure", "fit"])
     parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--data", type=Path, default=DATA)
     arguments = parser.parse_args()
     if arguments.step == "measure":
-        measure(arguments.minutes)
+        measure(arguments.minutes, arguments.data)
     else:
         fit()
