@@ -177,8 +177,8 @@ class ProcessHarness:
         self._retire_if_worn(child, info)
 
     def _retire_if_worn(self, child: Child, info: VerifierInfo) -> None:
-        grown = child.sample().memory_mb - child.base_mb
         options = self._options
+        grown = child.growth_mb(options.weigh_s)
         if child.served >= options.recycle_items or grown > options.recycle_growth_mb or not child.alone():
             with self._lock:
                 child.discard()
@@ -201,7 +201,7 @@ class ProcessHarness:
                     child.discard()
                     del self._children[lane.name]
                 raise
-            child.base_mb = child.sample().memory_mb
+            child.set_base()
         return child
 
     def _start_child(self, info: VerifierInfo) -> Child:

@@ -105,6 +105,9 @@ class Batch:
                 if entry.index in self.open:
                     self._child.served += 1
                     yield self._done(self.open.pop(entry.index), entry)
+        if frames:
+            # The caller may have paused between results: that was not the child's silence.
+            self._idle_since = time.monotonic()
 
     def overhear(self) -> Iterator[Done]:
         """Yield results that wait in the child behind an item that takes long."""

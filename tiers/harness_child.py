@@ -35,7 +35,7 @@ class Child:
         self.busy = False
         self.silent = False
         self.garbled = False
-        self.base_mb = 0.0
+        self._base_mb = self._grown_mb = self._weighed = 0.0
         self._nest = Nest(folder)
         try:
             process, self._pipes = spawn_child(self._nest, lane, plugins)
@@ -101,6 +101,18 @@ class Child:
     def sample(self) -> Usage:
         """Measure the whole process group now."""
         return self._group.sample()
+
+    def set_base(self) -> None:
+        """Take its present size as that of a warm child."""
+        self._base_mb, self._grown_mb = self.sample().memory_mb, 0.0
+
+    def growth_mb(self, every: float) -> float:
+        """MiB gained since it was warm, measured again after ``every`` seconds."""
+        now = time.monotonic()
+        if now - self._weighed >= every:
+            self._weighed = now
+            self._grown_mb = self.sample().memory_mb - self._base_mb
+        return self._grown_mb
 
     def gone(self) -> bool:
         """True when the process has ended, whoever still holds its pipes."""

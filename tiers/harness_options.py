@@ -15,7 +15,8 @@ class HarnessOptions(Record):
     ``start_s`` bounds starting a child and warming a verifier in it. ``stall_s`` bounds the time in which
     a child with work executes no item. ``sample_s`` is how often processes are measured, ``poll_s`` how
     often cancellation is asked for, ``beat_s`` how often the caller's lease is kept. A child is replaced
-    after ``recycle_items`` or when it has grown by ``recycle_growth_mb`` since it was warm.
+    after ``recycle_items`` or when it has grown by ``recycle_growth_mb`` since it was warm, which is
+    looked at every ``weigh_s``.
     ``plugins`` are extra modules of verifiers; ``folder`` is where children get their temporary folders
     (default: the system's).
     """
@@ -27,6 +28,7 @@ class HarnessOptions(Record):
     beat_s: float = Field(default=5.0, gt=0)
     recycle_items: int = Field(default=200_000, ge=1)
     recycle_growth_mb: int = Field(default=512, ge=1)
+    weigh_s: float = Field(default=1.0, ge=0)
     max_batch: int = Field(default=1024, ge=1)
     plugins: tuple[str, ...] = ()
     folder: str | None = None

@@ -171,7 +171,7 @@ def test_cpu_time_is_measured_inside_and_outside(harness: ProcessHarness) -> Non
     assert 0.18 < worked.cost.cpu_s < 0.4
     assert idle.cost.cpu_s < 0.1
     assert idle.wall_s > 0.19
-    assert 0.05 < killed.cost.cpu_s < killed.wall_s + 0.1
+    assert 0.01 < killed.cost.cpu_s < killed.wall_s + 0.1
 
 
 @pytest.mark.parametrize("stop", ["stop", "raise"])

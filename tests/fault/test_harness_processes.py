@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.harnesses import by_id, done, jobs, make_harness, nobody, running, soon
+from tests.support.harnesses import all_closed, by_id, done, jobs, make_harness, nobody, running, soon
 from tests.support.verifiers import PLUGIN
 from tiers.harness import ProcessHarness
 from tiers.harness_nest import PREFIX, Nest, remove_abandoned
@@ -29,6 +29,8 @@ for result in harness.run(jobs("ok", {"do": sys.argv[2], "pidfile": sys.argv[3]}
     print(result.outcome.labels["pid"], flush=True)
 """
 ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.usefixtures(all_closed.__name__)
 
 
 def pid_of(result: object) -> int:
@@ -79,7 +81,6 @@ def test_fifty_runs_leak_nothing(tmp_path: Path) -> None:
     harness.close()
     assert me.children() == []
     assert list(tmp_path.iterdir()) == []
-    harness.close()
 
 
 def test_the_child_sees_nothing_of_the_service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -106,7 +107,6 @@ def test_the_child_sees_nothing_of_the_service(monkeypatch: pytest.MonkeyPatch, 
     assert labels["files"] == ""
     assert labels["env:HOME"].startswith(str(nest))
     os.close(secret)
-    harness.close()
 
 
 def test_fast_verifiers_share_a_child_and_dear_ones_do_not() -> None:
@@ -115,7 +115,6 @@ def test_fast_verifiers_share_a_child_and_dear_ones_do_not() -> None:
     fast, strict, dear = (pid_of(result) for result in harness.run(mixed, nobody))
     assert fast == strict != dear
     assert [pid_of(result) for result in harness.run(mixed, nobody)] == [fast, strict, dear]
-    harness.close()
 
 
 def test_groups_of_parameters_are_kept_apart() -> None:
@@ -134,7 +133,6 @@ def test_groups_of_parameters_are_kept_apart() -> None:
         "2",
     ]
     assert [sizes[key].code for key in "34" if isinstance(sizes[key], Failure)] == ["invalid_params"] * 2
-    harness.close()
 
 
 def _fields(job: object) -> dict[str, object]:
@@ -146,7 +144,14 @@ def test_a_worn_child_is_replaced() -> None:
     pids = [pid_of(result) for _ in range(4) for result in harness.run(jobs("ok", "ok"), nobody)]
     assert len(set(pids)) == 2
     assert pids[:4] == [pids[0]] * 4
-    harness.close()
+
+
+def test_a_grown_child_is_replaced() -> None:
+    harness = make_harness(recycle_growth_mb=100, weigh_s=0.0)
+    pids = [
+        pid_of(result) for _ in range(4) for result in harness.run(jobs("leak", memory_mb=2000), nobody)
+    ]
+    assert pids[0] == pids[1] != pids[2] == pids[3]
 
 
 def test_an_idle_child_that_died_is_replaced_without_blame() -> None:
@@ -156,7 +161,6 @@ def test_an_idle_child_that_died_is_replaced_without_blame() -> None:
     time.sleep(0.05)
     (second,) = harness.run(jobs("ok"), nobody)
     assert pid_of(second) != pid_of(first)
-    harness.close()
 
 
 @pytest.mark.parametrize(
@@ -179,7 +183,6 @@ def test_what_cannot_start_blames_nobody(verifier: str, code: str, words: str) -
         assert result.outcome.retryable is (code == "child_start_failed")
         assert words in result.outcome.message
         assert not result.blamed
-    harness.close()
 
 
 def test_warming_up_has_a_limit_of_its_own() -> None:
@@ -190,8 +193,6 @@ def test_warming_up_has_a_limit_of_its_own() -> None:
     failure = done(result).outcome
     assert isinstance(failure, Failure)
     assert failure.code == "child_start_failed"
-    patient.close()
-    hasty.close()
 
 
 def test_a_harness_per_thread() -> None:
@@ -220,7 +221,6 @@ def test_a_child_outlives_the_thread_that_first_used_it() -> None:
         thread.join()
         time.sleep(0.1)
     assert pids[0] == pids[1]
-    harness.close()
 
 
 def test_a_forgotten_harness_leaves_no_folder(tmp_path: Path) -> None:
@@ -243,7 +243,6 @@ def test_only_one_thread_may_run_at_a_time() -> None:
     with pytest.raises(RuntimeError, match="already running"):
         next(harness.run(jobs("ok"), nobody))
     list(first)
-    harness.close()
 
 
 def test_the_default_folder_is_the_systems() -> None:
@@ -251,4 +250,3 @@ def test_the_default_folder_is_the_systems() -> None:
     list(harness.run(jobs("ok"), nobody))
     assert list(Path(tempfile.gettempdir()).glob(f"{PREFIX}*"))
     assert PLUGIN in sys.modules
-    harness.close()

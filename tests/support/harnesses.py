@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import psutil
+import pytest
 
 from tests.support.verifiers import PLUGIN
 from tiers.catalog import VerifierCatalog
@@ -19,9 +20,22 @@ from verifier_service.domain.verifiers import CheckInput
 CATALOG = VerifierCatalog(Sources((PLUGIN,), shipped={}, installed=False))
 
 
+_MADE: list[ProcessHarness] = []
+
+
 def make_harness(**options: Any) -> ProcessHarness:
     """A harness whose children know the test verifiers."""
-    return ProcessHarness(CATALOG, HarnessOptions(plugins=(PLUGIN,), **options))
+    harness = ProcessHarness(CATALOG, HarnessOptions(plugins=(PLUGIN,), **options))
+    _MADE.append(harness)
+    return harness
+
+
+@pytest.fixture
+def all_closed() -> Iterator[None]:
+    """Close every harness made by the test, however it ends."""
+    yield
+    while _MADE:
+        _MADE.pop().close()
 
 
 def jobs(*acts: str | dict[str, Any], verifier: str = "hostile", **fields: Any) -> list[Job]:

@@ -88,6 +88,14 @@ def _eat(_: dict[str, Any]) -> Finding:
         time.sleep(0.005)
 
 
+_HOARD: list[bytes] = []
+
+
+def _leak(item: dict[str, Any]) -> Finding:
+    _HOARD.append(b"x" * (64 << 20))
+    return _ok(item)
+
+
 def _fork_eater(item: dict[str, Any]) -> Finding:
     if os.fork() == 0:
         _eat(item)
@@ -215,7 +223,7 @@ def _environment(_: dict[str, Any]) -> Finding:
 ACTS: dict[str, Callable[[dict[str, Any]], Finding]] = {
     name.removeprefix("_"): act
     for name, act in list(globals().items())
-    if name.startswith("_") and callable(act)
+    if name.startswith("_") and callable(act) and not name.startswith("__")
 }
 
 
