@@ -96,6 +96,17 @@ def test_the_tolerance_is_an_input() -> None:
     assert found(WATER, {"tolerance": 1e-3}, {"energy": -74.9640}).score == 1.0
 
 
+def test_a_saddle_point_is_flagged_and_the_stable_solution_reported() -> None:
+    # Two hydrogen atoms far apart: the true UHF energy is twice that of one, -0.46658 Ha each.
+    finding = found("2\n\nH 0 0 0\nH 0 0 10\n", {"method": "UHF"}, {"energy": 2 * -0.466582})
+    assert finding.score == 1.0
+    first, stable = finding.measurements
+    assert first.value > -0.6
+    assert stable.quantity == "energy@uhf/sto-3g/stable"
+    assert stable.value == pytest.approx(2 * -0.466582, abs=1e-5)
+    assert "unstable" in [hint.kind for hint in finding.hints]
+
+
 def test_an_unconverged_number_is_never_used() -> None:
     outcome = run(WATER, {"method": "RHF/STO-3G", "max_cycle": 1}, {"energy": -74.912827})
     assert isinstance(outcome, Failure)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -149,6 +151,20 @@ def test_a_relaxation_that_runs_out_of_steps_is_named() -> None:
     with pytest.raises(Permanent) as raised:
         lowest_conformers(mol, 0, 0, ConformerPolicy(steps=1))
     assert raised.value.code == "geometry_not_converged"
+
+
+def test_declaring_the_chemistry_loads_none_of_it() -> None:
+    modules = ("simulation.xtb_gap", "high_fidelity.pyscf_gap", "high_fidelity.quantum_energy")
+    code = "\n".join(
+        [
+            "import sys",
+            *(f"import tiers.{module}" for module in modules),
+            "loaded = {'rdkit', 'tblite', 'ase', 'pyscf', 'numpy', 'scipy'} & set(sys.modules)",
+            "sys.exit(str(loaded) if loaded else 0)",
+        ],
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
 
 
 def test_the_gap_is_repeatable_to_the_last_digit() -> None:

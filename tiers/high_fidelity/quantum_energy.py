@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from math import isfinite
 from typing import Any, ClassVar
 
-from tiers.high_fidelity.scf import build, converge, load
+from tiers.high_fidelity.scf import build, converge, load, lower_solution
 from tiers.quantum_job import QuantumJob, precheck_quantum, read_job
 from tiers.structure import Problem
 from verifier_service.domain.errors import Permanent, TaskError
@@ -23,7 +23,8 @@ class QuantumEnergy(Verifier):
     The reference may hold ``energy`` in Ha. Score 1 if the SCF converged and, where a reference is given,
     its energy lies within ``inputs.tolerance``; 0 with ``energy_mismatch`` otherwise. A structure that
     cannot be read is rejected with its own code; one in several pieces is flagged, and rejected as
-    ``disconnected`` if ``inputs.task`` is ``molecule``.
+    ``disconnected`` if ``inputs.task`` is ``molecule``. If the solution is a saddle point, the stable one
+    is reported beside it (``energy@…/stable``) and the reference may match either.
     Raises ``Permanent``: ``not_converged`` after three solvers within ``max_cycle`` (the unconverged number
     is dropped), ``charge_spin_inconsistent``, ``scf_failed``; ``TaskError`` for inputs nobody can satisfy.
     """
@@ -71,28 +72,34 @@ class QuantumEnergy(Verifier):
             return _rejection(
                 "disconnected", f"{pieces} separate fragments, the task asks for one molecule"
             )
-        energy, solver = hartree_fock(job)
-        labels = {"solver": solver, "fragments": str(pieces)}
-        measured = {
-            "measurements": (_measured(job, energy),),
-            "labels": labels,
-            "hints": _hints(job, pieces),
-            "assumptions": _assumptions(job),
-        }
-        if target is not None and abs(energy - target) > job.tolerance:
-            reason = Reason(code="energy_mismatch", message="the converged energy is not the expected one")
-            return Finding(verdict=Verdict.REJECT, reason=reason, score=0.0, **measured)
-        return Finding(verdict=Verdict.ACCEPT, score=1.0, **measured)
+        energies, solver = hartree_fock(job)
+        measured = Finding(
+            verdict=Verdict.ACCEPT,
+            score=1.0,
+            measurements=_measurements(job, energies),
+            labels={"solver": solver, "fragments": str(pieces)},
+            hints=_hints(job, pieces, energies),
+            assumptions=_assumptions(job),
+        )
+        if target is None or any(abs(energy - target) <= job.tolerance for energy in energies):
+            return measured
+        reason = Reason(code="energy_mismatch", message="the converged energy is not the expected one")
+        return measured.model_copy(update={"verdict": Verdict.REJECT, "reason": reason, "score": 0.0})
 
 
-def hartree_fock(job: QuantumJob) -> tuple[float, str]:
-    """Converged total energy in Ha and the solver's name (Roothaan 1951; Pople and Nesbet 1954)."""
+def hartree_fock(job: QuantumJob) -> tuple[list[float], str]:
+    """Converged total energies in Ha and the solver's name (Roothaan 1951; Pople and Nesbet 1954).
+
+    The first is that of the solution found, the second, if there is one, that of a lower solution which
+    the first, a saddle point, leads to: a reference may mean either.
+    """
     mol = build(job.structure.atoms(), charge=job.charge, unpaired=job.spin_2s, basis=job.basis)
     from pyscf import scf
 
     fields: dict[str, Any] = {"RHF": scf.RHF, "UHF": scf.UHF, "ROHF": scf.ROHF}
     field, solver = converge(fields[job.method](mol), max_cycle=job.max_cycle, conv_tol=CONVERGENCE_HA)
-    return float(field.e_tot), solver
+    lower = lower_solution(field, max_cycle=job.max_cycle)
+    return [float(field.e_tot), *([] if lower is None else [lower])], solver
 
 
 def _target(reference: JsonObject) -> float | None:
@@ -116,15 +123,21 @@ def _rejection(code: str, message: str) -> Finding:
     return Finding(verdict=Verdict.REJECT, reason=Reason(code=code, message=message), score=0.0)
 
 
-def _measured(job: QuantumJob, energy: float) -> Measurement:
+def _measurements(job: QuantumJob, energies: list[float]) -> tuple[Measurement, ...]:
     name = f"energy@{job.method.lower()}/{job.basis}"
-    return Measurement(quantity=name, value=energy, unit="Ha", sigma=1e-7)
+    names = (name, f"{name}/stable")
+    return tuple(
+        Measurement(quantity=quantity, value=energy, unit="Ha", sigma=1e-7)
+        for quantity, energy in zip(names, energies, strict=False)
+    )
 
 
-def _hints(job: QuantumJob, pieces: int) -> tuple[Hint, ...]:
+def _hints(job: QuantumJob, pieces: int, energies: list[float]) -> tuple[Hint, ...]:
     found = [Hint(kind="ignored", text=note) for note in job.structure.notes]
     if pieces > 1:
         found.append(Hint(kind="disconnected", text=f"{pieces} separate fragments: not one molecule"))
+    if len(energies) > 1:
+        found.append(Hint(kind="unstable", text="the first solution is a saddle point, a lower one exists"))
     return tuple(found)
 
 
@@ -132,5 +145,5 @@ def _assumptions(job: QuantumJob) -> tuple[str, ...]:
     return (
         f"{job.method}/{job.basis}, charge {job.charge}",
         f"2S = {job.spin_2s} unpaired electrons (multiplicity {job.spin_2s + 1})",
-        "gas phase, geometry as submitted, no stability analysis",
+        "gas phase, geometry as submitted, internal stability tested",
     )

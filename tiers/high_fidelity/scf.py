@@ -12,6 +12,7 @@ from verifier_service.domain.errors import Permanent
 
 Atoms = list[tuple[str, tuple[float, float, float]]]
 MAX_MEMORY_MB = 2500
+_FOLLOW, _DISTINCT_HA = 3, 1e-6
 
 
 def load() -> None:
@@ -82,3 +83,28 @@ def converge(field: Any, *, max_cycle: int, conv_tol: float) -> tuple[Any, str]:
     ) as error:
         raise Permanent("scf_failed", f"{type(error).__name__}: {error}"[:300]) from error
     raise Permanent("not_converged", f"no solver converged within {max_cycle} cycles")
+
+
+def lower_solution(field: Any, *, max_cycle: int) -> float | None:
+    """Energy in Ha of the solution below a converged ``field`` that is only a saddle point, else ``None``.
+
+    Follows internal instabilities (Seeger and Pople, J. Chem. Phys. 1977, 66, 3045) at most three times.
+    """
+    import numpy as np
+
+    lowest, reached = field.e_tot, field
+    try:
+        for _ in range(_FOLLOW):
+            orbitals, _, stable, _ = reached.stability(return_status=True)
+            if stable:
+                break
+            follower = reached.newton()
+            follower.verbose, follower.max_cycle = 0, max_cycle
+            follower.kernel(orbitals, reached.mo_occ)
+            if not follower.converged:
+                break
+            lowest, reached = min(lowest, follower.e_tot), follower
+    except (np.linalg.LinAlgError, ArithmeticError, ValueError, RuntimeError, IndexError):
+        # No orbital pair to rotate (a hydrogen atom in a minimal basis), or a failed analysis.
+        return None
+    return float(lowest) if lowest < field.e_tot - _DISTINCT_HA else None
