@@ -53,17 +53,16 @@ TABLE: dict[str, float] = {
     "pyrrole": 5.71,
 }
 
-# Answers that are not one plausible molecule, by what is wrong with them.
+# Answers that get no number above the floor, by what is wrong with them.
 FAULTY: dict[str, tuple[str | None, ...]] = {
     "unbalanced_ring": ("c1ccco", "C1=COCC", "c1ccc2occc1", "O=C1C=CCC"),
-    "wrong_valence": ("CC(C)(C)(C)C=O", "C=N(C)(C)=O", "FC=CF(C)", "c1ccccc1(C)C"),
+    "wrong_valence": ("CC(C)(C)(C)C=O", "C=N(C)(C)=O", "CN(C)(C)C", "c1ccccc1(C)C"),
     "hedged": ("CCO or CCN", "c1ccco1, maybe c1ccsc1", "Either C=CC=O or C=CC#N", "CC=O | CCC=O"),
     "prose": (
         "I would suggest furan, because its gap is close to the window.",
-        "The best candidate is a substituted pyridine.",
         "Answer: C=CC=O",
     ),
-    "name": ("2-methylfuran", "acrolein", "para-xylene"),
+    "name": ("2-methylfuran", "para-xylene"),
     "inchi": ("InChI=1S/C4H4O/c1-2-4-5-3-1/h1-4H", "InChI=1S/C3H4O/c1-2-3-4/h2-3H,1H2"),
     "nitrogen_chain": ("NNNNNNNNN", "CNNNNNNNNC", "N=NN=NN=NN=NN"),
     "oxygen_chain": ("OOO", "COOOOC", "OOOOO"),
@@ -73,4 +72,6 @@ FAULTY: dict[str, tuple[str | None, ...]] = {
     "empty": ("",),
     "no_answer": (None,),
     "non_ascii": ("C=C–C=O",),
+    # Fine molecules that no tier can measure: nobody is wrong, so the reward is null.
+    "outside_method": ("O=[U]=O", "Cl[U](Cl)(Cl)Cl"),
 }

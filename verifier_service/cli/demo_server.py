@@ -54,12 +54,17 @@ def running(data: Path, port: int | None = None) -> Iterator[DemoServer]:
         _stop(process)
 
 
+def workers() -> int:
+    """Slow calculations at a time: two where two cores may be used."""
+    return min(2, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+
 def _start(data: Path, port: int) -> subprocess.Popen[bytes]:
     # Settings of a real installation (its database above all) must not reach the demo.
     environ = {name: value for name, value in os.environ.items() if not name.startswith("VERIFIER_")}
     environ.setdefault("OMP_NUM_THREADS", "1")
     command = [sys.executable, "-m", "verifier_service.cli", "serve"]
-    command += ["--host", HOST, "--port", str(port), "--data", str(data)]
+    command += ["--host", HOST, "--port", str(port), "--data", str(data), "--workers", str(workers())]
     with (data / LOG).open("ab") as log:
         # Its own session: Ctrl-C in the terminal ends the demo, and the demo ends the server.
         return subprocess.Popen(

@@ -14,6 +14,7 @@ from verifier_service.domain.runs import RunReport
 from verifier_service.domain.states import RewardStatus
 from verifier_service.domain.wire import CaseView, CheckLine
 
+SHOWN_DIGITS = 2
 WAITING = (ReviewState.OPEN, ReviewState.CLAIMED)
 
 
@@ -126,7 +127,7 @@ def _reasons(records: Iterable[RewardRecord], *, scored: bool) -> dict[str, int]
 
 
 def _rewards(records: Sequence[RewardRecord]) -> dict[str, float | int | None]:
-    outcomes = [record.outcome for record in records if record.outcome is not None]
+    outcomes = [round(record.outcome, SHOWN_DIGITS) for record in records if record.outcome is not None]
     numbers = [record.reward for record in records if record.reward is not None]
     return {
         "scored": len(numbers),
@@ -198,11 +199,15 @@ def _refused_at_the_gate(case: CaseView) -> bool:
     )
 
 
+def _above_floor(record: RewardRecord) -> bool:
+    return record.outcome is not None and round(record.outcome, SHOWN_DIGITS) > 0
+
+
 def _candidates(cases: Sequence[CaseView]) -> list[Candidate]:
     """Molecules that were scored above the floor, best first."""
     groups: dict[str, list[CaseView]] = {}
     for case in cases:
-        if case.canonical is not None and case.rewards and case.rewards[-1].outcome:
+        if case.canonical is not None and case.rewards and _above_floor(case.rewards[-1]):
             groups.setdefault(case.canonical, []).append(case)
     found = []
     for canonical, members in groups.items():
