@@ -32,13 +32,8 @@ def post(client: httpx.Client, run: str, *items: Any, **wait: Any) -> httpx.Resp
 def test_results_come_in_input_order_with_their_rewards(client: httpx.Client) -> None:
     items = [identity("OCC"), {"ladder": "nobody"}, identity("CCC"), {"id": "b"}, identity("C1CC")]
     results = submit(client, fresh(), *items)
-    assert [result["status"] for result in results] == [
-        "accepted",
-        "invalid",
-        "accepted",
-        "invalid",
-        "accepted",
-    ]
+    statuses = [result["status"] for result in results]
+    assert statuses == ["accepted", "invalid", "accepted", "invalid", "accepted"]
     assert [result["id"] for result in results] == [
         items[0]["id"],
         None,
@@ -46,20 +41,10 @@ def test_results_come_in_input_order_with_their_rewards(client: httpx.Client) ->
         "b",
         items[4]["id"],
     ]
-    assert [result["error"] and result["error"]["code"] for result in results] == [
-        None,
-        "unknown_ladder",
-        None,
-        "missing_field",
-        None,
-    ]
-    assert [result["reward"] and result["reward"]["reward"] for result in results] == [
-        1.0,
-        None,
-        0.0,
-        None,
-        0.0,
-    ]
+    codes = [result["error"] and result["error"]["code"] for result in results]
+    assert codes == [None, "unknown_ladder", None, "missing_field", None]
+    rewards = [result["reward"] and result["reward"]["reward"] for result in results]
+    assert rewards == [1.0, None, 0.0, None, 0.0]
     assert results[4]["reward"]["reason"]["code"] == "rejected"
 
 

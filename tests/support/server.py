@@ -39,6 +39,16 @@ JUDGED: dict[str, Any] = {
     "truth": "fast",
     "tiers": {"fast": [{"use": "hostile"}]},
 }
+REVIEWED: dict[str, Any] = {
+    "name": "reviewed",
+    "candidate": {"kind": "molecule", "format": "smiles"},
+    "outcome": {"use": "molecule.identity"},
+    "truth": "fast",
+    "tiers": {
+        "fast": [{"use": "molecule.validity", "gate": "hard"}, {"use": "molecule.identity"}],
+        "lab": [{"use": "review", "params": {"queue": "chemists"}}],
+    },
+}
 
 
 @dataclass(kw_only=True)
@@ -126,14 +136,15 @@ def running(data: Path, **settings: str) -> Iterator[Server]:
 
 @functools.cache
 def shared() -> Server:
-    """One server for all tests that leave it as they found it; it has the ladder ``JUDGED``.
+    """One server for all tests that leave it as they found it.
 
-    Each test takes a run of its own, see ``fresh``.
+    It has the ladders ``JUDGED`` and ``REVIEWED``. Each test takes a run of its own, see ``fresh``.
     """
     data = Path(tempfile.mkdtemp(prefix="verifier-"))
-    server = start(data)
+    server = start(data, review_grace_s="0.5")
     with server.client() as client:
-        client.put(f"/v1/ladders/{JUDGED['name']}", json=JUDGED).raise_for_status()
+        for ladder in (JUDGED, REVIEWED):
+            client.put(f"/v1/ladders/{ladder['name']}", json=ladder).raise_for_status()
     atexit.register(shutil.rmtree, data, ignore_errors=True)
     atexit.register(server.close)
     return server

@@ -20,7 +20,7 @@ router = APIRouter(prefix="/v1/keys", tags=["keys"])
 
 @router.post("", status_code=201, responses=documented(), openapi_extra=described(KeyRequest))
 def create_key(
-    wanted: Annotated[KeyRequest, Depends(body_of(KeyRequest))], caller: Admin, context: InContext
+    caller: Admin, wanted: Annotated[KeyRequest, Depends(body_of(KeyRequest))], context: InContext
 ) -> KeyCreated:
     """Make a key; its token is shown this once and never stored. Scope: `admin`."""
     made = context.service.unit(

@@ -50,9 +50,9 @@ def get_ladder(
 )
 def put_ladder(
     name: LadderName,
+    caller: Admin,
     spec: Annotated[LadderSpec, Depends(body_of(LadderSpec))],
     response: Response,
-    caller: Admin,
     context: InContext,
 ) -> LadderStored:
     """Store a ladder: a changed one is a new version, the same content the same version. Scope: `admin`."""

@@ -49,7 +49,7 @@ def get_review(review: ReviewId, caller: Reviewer, context: InContext) -> Review
 
 @router.post("/claim", responses=documented(404, 409), openapi_extra=described(ClaimRequest))
 def claim(
-    wanted: Annotated[ClaimRequest, Depends(body_of(ClaimRequest))], caller: Reviewer, context: InContext
+    caller: Reviewer, wanted: Annotated[ClaimRequest, Depends(body_of(ClaimRequest))], context: InContext
 ) -> ReviewClaimed:
     """Reserve the next free item of a queue, or a named one, for one reviewer. Scope: `review`.
 
@@ -66,9 +66,9 @@ def claim(
 )
 def decide(
     review: ReviewId,
+    caller: Reviewer,
     decision: Annotated[ReviewDecision, Depends(body_of(ReviewDecision))],
     response: Response,
-    caller: Reviewer,
     context: InContext,
 ) -> ReviewDecided:
     """Record a decision; it takes effect after the undo grace. Scope: `review`.
@@ -86,8 +86,8 @@ def decide(
 @router.post("/{review}/release", responses=documented(404, 409), openapi_extra=described(ReleaseRequest))
 def release(
     review: ReviewId,
-    who: Annotated[ReleaseRequest, Depends(body_of(ReleaseRequest))],
     caller: Reviewer,
+    who: Annotated[ReleaseRequest, Depends(body_of(ReleaseRequest))],
     context: InContext,
 ) -> Review:
     """Give a claimed item back, or undo a decision within its grace. Scope: `review`."""

@@ -40,9 +40,9 @@ Status = Literal["unscored", "provisional", "final", "retracted"]
 )
 async def query(
     run: RunId,
+    caller: Reader,
     wanted: Annotated[RewardsQuery, Depends(body_of(RewardsQuery))],
     request: Request,
-    caller: Reader,
     context: InContext,
 ) -> Response:
     """The latest record per id, without uploading again. Scope: `read`.

@@ -37,9 +37,9 @@ def list_runs(caller: Reader, context: InContext) -> RunList:
 )
 def put_run(
     run: RunId,
+    caller: Operator,
     spec: Annotated[RunSpec, Depends(body_of(RunSpec))],
     response: Response,
-    caller: Operator,
     context: InContext,
 ) -> RunReport:
     """Declare a run, or change its budgets and objective. Scope: `operate`."""

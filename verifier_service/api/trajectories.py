@@ -69,9 +69,9 @@ async def submit(run: RunId, request: Request, caller: Submitter, context: InCon
 async def grow(
     run: RunId,
     trajectory: TrajectoryId,
+    caller: Submitter,
     growth: Annotated[Growth, Depends(body_of(Growth))],
     request: Request,
-    caller: Submitter,
     context: InContext,
 ) -> Response:
     """Add turns to an unfinished trajectory; the process rewards of the new turns come back.
