@@ -38,7 +38,7 @@ OWNERS = ("w1", "w2")
 AMOUNTS = (0.0, 0.1, 0.7, 1.3)
 LIMIT = 2.5
 MAX_ATTEMPTS = 2
-STEPS = 260
+STEPS = 240
 WEIGHTS = {
     "submit": 5,
     "request_held": 2,

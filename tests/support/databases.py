@@ -96,7 +96,7 @@ def postgres_server() -> Iterator[PostgresServer]:
         try:
             yield PostgresServer(base)
         finally:
-            process.send_signal(signal.SIGINT)
+            process.send_signal(signal.SIGQUIT)  # nothing in there is worth a checkpoint
             process.wait(START_TIMEOUT_S)
 
 

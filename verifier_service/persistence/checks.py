@@ -6,13 +6,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import select
 
 from verifier_service.domain.checks import CheckRef, CheckView, NewCheck
 from verifier_service.domain.digests import canonical_json
 from verifier_service.domain.errors import Contended, NotFound
 from verifier_service.domain.states import LIVE_CHECKS, CheckState
 from verifier_service.persistence import tables
+from verifier_service.persistence.bulk import NOW, insert_new, update_each
 from verifier_service.persistence.cases import VIEWED, check_view
 from verifier_service.persistence.database import Database, clock, ordered, sql
 from verifier_service.persistence.endings import Endings
@@ -113,9 +114,8 @@ class SqlChecks(Leases, Endings, Withdrawals):
             elif one.live is not None and one.state is not None:
                 refs[key] = CheckRef(pk=one.live, key=key, state=one.state, created=False)
                 if -best[key].priority < one.precedence:
-                    raised.append({"b_pk": one.live, "b_precedence": -best[key].priority})
-        risen = update(_checks).where(_checks.c.pk == bindparam("b_pk"))
-        self._db.run(risen.values(precedence=bindparam("b_precedence")), raised)
+                    raised.append({"pk": one.live, "precedence": -best[key].priority})
+        update_each(self._db, _checks, raised)
 
     def _make(
         self,
@@ -130,8 +130,7 @@ class SqlChecks(Leases, Endings, Withdrawals):
             _row(project, payer, one, known.replicates, params)
             for one, known in sorted(new, key=lambda pair: pair[0].key)
         ]
-        made = self._db.insert_new(_checks).values(created_at=clock())
-        for row in self._db.all(made.returning(_checks.c.key, _checks.c.pk), rows):
+        for row in insert_new(self._db, _checks, rows, "key", "pk", created_at=NOW, **_FRESH):
             refs[row.key] = CheckRef(pk=row.pk, key=row.key, state=CheckState.QUEUED, created=True)
 
 
@@ -144,6 +143,16 @@ def _by_key(wanted: Sequence[NewCheck]) -> dict[str, NewCheck]:
     return best
 
 
+_FRESH: dict[str, Any] = {
+    "state": CheckState.QUEUED.value,
+    "fence": 0,
+    "attempt": 0,
+    "interruptions": 0,
+    "reserved": 0.0,
+    "spent": 0.0,
+}
+
+
 def _row(project: str, payer: int, one: NewCheck, replicate: int, params: dict[int, str]) -> dict[str, Any]:
     # Checks of one rung share the parameters object: serialise it once per call.
     text = params.get(id(one.params))
@@ -151,6 +160,7 @@ def _row(project: str, payer: int, one: NewCheck, replicate: int, params: dict[i
         text = params[id(one.params)] = canonical_json(one.params)
     return {
         "project": project,
+        "payer": payer,
         "key": one.key,
         "replicate": replicate,
         "verifier": one.verifier,
@@ -162,12 +172,5 @@ def _row(project: str, payer: int, one: NewCheck, replicate: int, params: dict[i
         "precedence": -one.priority,
         "deadline": one.deadline,
         "max_attempts": one.max_attempts,
-        "payer": payer,
         "account": "human" if one.external else "compute",
-        "state": CheckState.QUEUED.value,
-        "fence": 0,
-        "attempt": 0,
-        "interruptions": 0,
-        "reserved": 0.0,
-        "spent": 0.0,
     }

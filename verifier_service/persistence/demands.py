@@ -11,6 +11,7 @@ from verifier_service.domain.checks import NewDemand
 from verifier_service.domain.errors import IllegalTransition, NotFound
 from verifier_service.domain.states import LIVE_CHECKS, DemandState, demand_sources_of
 from verifier_service.persistence import tables
+from verifier_service.persistence.bulk import NOW, insert_new
 from verifier_service.persistence.database import Database, clean, clock, ordered, sql
 
 _checks, _demands, _cases, _runs = tables.checks, tables.demands, tables.trajectories, tables.runs
@@ -31,7 +32,7 @@ class SqlDemands:
         live = self._live([one.check for one in demands if one.check is not None])
         rows = [_row(one, run_of[one.trajectory], live) for one in demands]
         rows.sort(key=lambda row: (row["trajectory"], row["path"]))
-        self._db.run(self._db.insert_new(_demands).values(decided_at=clock()), rows)
+        insert_new(self._db, _demands, rows, decided_at=NOW)
 
     def request(self, demand: int, check: int, *, reason: str, quote: float) -> None:
         """Raises ``IllegalTransition`` unless the demand is held."""

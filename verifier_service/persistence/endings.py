@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Row, Select, bindparam, func, select, update
+from sqlalchemy import Row, Select, func, select, update
 
 from verifier_service.domain.checks import Completion
 from verifier_service.domain.errors import IllegalTransition
 from verifier_service.domain.evidence import Cost, Evidence, Failure
 from verifier_service.domain.states import LIVE_CHECKS, CheckState, require_move
 from verifier_service.persistence import tables
+from verifier_service.persistence.bulk import update_each
 from verifier_service.persistence.cases import read_cost
 from verifier_service.persistence.database import Database, clock, ordered, sql
 from verifier_service.persistence.documents import dumped
@@ -43,24 +44,6 @@ ATTEMPT = select(
     _checks.c.reserved,
     _checks.c.cost,
     clock().label("now"),
-)
-_END = (
-    update(_checks)
-    .where(_checks.c.pk == bindparam("b_pk"))
-    .values(
-        state=bindparam("b_state"),
-        attempt=bindparam("b_attempt"),
-        interruptions=bindparam("b_interruptions"),
-        spent=_checks.c.spent + bindparam("b_charged"),
-        cost=bindparam("b_cost"),
-        evidence=bindparam("b_evidence"),
-        failure=bindparam("b_failure"),
-        not_before=bindparam("b_not_before"),
-        ended_at=bindparam("b_ended_at"),
-        reserved=0.0,
-        lease_owner=None,
-        lease_until=None,
-    )
 )
 
 
@@ -95,24 +78,25 @@ class Ends:
         self._movements.add(attempt.payer, attempt.account, reserved=-attempt.reserved, spent=charged)
         self._rows.append(
             {
-                "b_pk": attempt.pk,
-                "b_state": state.value,
-                "b_attempt": attempt.attempt + spent_attempts,
-                "b_interruptions": attempt.interruptions + interruptions,
-                "b_charged": charged,
-                "b_cost": attempt.cost if cost is None else dumped(read_cost(attempt.cost) + cost),
-                "b_evidence": None if evidence is None else dumped(evidence),
-                "b_failure": None if failure is None else dumped(failure),
-                "b_not_before": attempt.now + delay_s if delay_s > 0 else None,
-                "b_ended_at": None if state in LIVE_CHECKS else attempt.now,
+                "pk": attempt.pk,
+                "state": state.value,
+                "attempt": attempt.attempt + spent_attempts,
+                "interruptions": attempt.interruptions + interruptions,
+                "spent": charged,
+                "cost": attempt.cost if cost is None else dumped(read_cost(attempt.cost) + cost),
+                "evidence": None if evidence is None else dumped(evidence),
+                "failure": None if failure is None else dumped(failure),
+                "not_before": attempt.now + delay_s if delay_s > 0 else None,
+                "ended_at": None if state in LIVE_CHECKS else attempt.now,
             }
         )
 
     def write(self) -> list[int]:
         """Apply everything; returns the pks that ended."""
-        self._db.run(_END, self._rows)
+        ended = {"reserved": 0.0, "lease_owner": None, "lease_until": None}
+        update_each(self._db, _checks, self._rows, adding=["spent"], **ended)
         self._movements.apply(self._db)
-        return [row["b_pk"] for row in self._rows]
+        return [row["pk"] for row in self._rows]
 
 
 class Endings:

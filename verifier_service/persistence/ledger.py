@@ -6,12 +6,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, bindparam, case, func, select, update
+from sqlalchemy import ColumnElement, case, func, select, update
 
 from verifier_service.domain.checks import Reservation
 from verifier_service.domain.errors import NotFound
 from verifier_service.domain.runs import Account
 from verifier_service.persistence import tables
+from verifier_service.persistence.bulk import update_each
 from verifier_service.persistence.database import Database, Values, ordered
 
 _accounts, _checks, _runs = tables.accounts, tables.checks, tables.runs
@@ -112,7 +113,7 @@ class SqlLedger:
             granted[one.pk] = share
             left[payer, one.account] -= share
             movements.add(payer, one.account, reserved=share)
-            rows.append({"b_pk": one.pk, "b_share": share, "b_account": one.account})
+            rows.append({"pk": one.pk, "reserved": share, "account": one.account})
         self._note(rows)
         movements.apply(self._db)
         return granted
@@ -137,8 +138,7 @@ class SqlLedger:
         }
 
     def _note(self, rows: Sequence[Values]) -> None:
-        noted = update(_checks).where(_checks.c.pk == bindparam("b_pk"))
-        self._db.run(noted.values(reserved=bindparam("b_share"), account=bindparam("b_account")), rows)
+        update_each(self._db, _checks, rows)
 
 
 def cover(available: Mapping[AccountKey, Account], run: int, kind: str, amount: float) -> bool:

@@ -9,6 +9,7 @@ from sqlalchemy import func, select, update
 from verifier_service.domain.rewards import RewardRecord
 from verifier_service.domain.states import RewardStatus
 from verifier_service.persistence import tables
+from verifier_service.persistence.bulk import insert_all
 from verifier_service.persistence.database import Database
 from verifier_service.persistence.runs import no_run, run_key
 
@@ -45,7 +46,7 @@ class SqlRewards:
             }
             for one in stored
         ]
-        self._db.run(_rewards.insert(), rows)
+        insert_all(self._db, _rewards, rows)
         return stored
 
     def feed(

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import Row, Select, bindparam, func, select, update
+from sqlalchemy import Row, Select, func, select, update
 
 from verifier_service.domain.cases import Body, Case, NewTrajectory, Standing
 from verifier_service.domain.errors import Conflict
@@ -14,8 +14,9 @@ from verifier_service.domain.ports.runs import Decided, StandingUpdate
 from verifier_service.domain.states import RewardStatus
 from verifier_service.domain.trajectories import Turn
 from verifier_service.persistence import tables
+from verifier_service.persistence.bulk import NOW, insert_all, insert_new, update_each
 from verifier_service.persistence.cases import demand_views
-from verifier_service.persistence.database import Database, clean, clock, ordered, sql
+from verifier_service.persistence.database import Database, clean, ordered, sql
 from verifier_service.persistence.runs import no_run, run_key
 from verifier_service.persistence.tenancy import SqlLadders
 
@@ -36,14 +37,14 @@ class SqlTrajectories:
             raise no_run(run)
         # Two batches that share ids insert them in the same order, so neither waits for the other twice.
         rows = [_row(owner.pk, item) for item in sorted(items, key=lambda item: item.id)]
-        stored = self._db.insert_new(_cases).values(created_at=clock()).returning(_cases.c.id, _cases.c.pk)
-        inserted = {row.id: row.pk for row in self._db.all(stored, rows)}
+        stored = insert_new(self._db, _cases, rows, "id", "pk", created_at=NOW, **_FRESH)
+        inserted = {row.id: row.pk for row in stored}
         texts = [
             {"trajectory": inserted[item.id], "body": item.body, "turns": item.turns}
             for item in items
             if item.id in inserted
         ]
-        self._db.run(_bodies.insert(), texts)
+        insert_all(self._db, _bodies, texts)
         return inserted
 
     def find(self, project: str, run: str, ids: Collection[str]) -> dict[str, Standing]:
@@ -55,9 +56,8 @@ class SqlTrajectories:
         return {row.pk: _standing(row) for row in self._db.all(found)}
 
     def count_again(self, counts: Mapping[int, int]) -> None:
-        again = update(_cases).where(_cases.c.pk == bindparam("b_pk"))
-        again = again.values(multiplicity=_cases.c.multiplicity + bindparam("b_more"))
-        self._db.run(again, [{"b_pk": pk, "b_more": more} for pk, more in sorted(counts.items())])
+        rows = [{"pk": pk, "multiplicity": more} for pk, more in sorted(counts.items())]
+        update_each(self._db, _cases, rows, adding=["multiplicity"])
 
     def bodies(self, pks: Collection[int], *, turns: bool = True) -> dict[int, Body]:
         columns = [_bodies.c.trajectory, _bodies.c.body, *([_bodies.c.turns] if turns else [])]
@@ -88,19 +88,11 @@ class SqlTrajectories:
         self._db.run(texts.values(body=item.body, turns=item.turns))
 
     def identify(self, subjects: Mapping[int, tuple[str, str | None]]) -> None:
-        identified = update(_cases).where(_cases.c.pk == bindparam("b_pk"))
-        identified = identified.values(
-            subject=bindparam("b_subject"), canonical=bindparam("b_canonical"), identified=True
-        )
         rows = [
-            {
-                "b_pk": pk,
-                "b_subject": subject,
-                "b_canonical": None if canonical is None else clean(canonical),
-            }
+            {"pk": pk, "subject": subject, "canonical": None if canonical is None else clean(canonical)}
             for pk, (subject, canonical) in sorted(subjects.items())
         ]
-        self._db.run(identified, rows)
+        update_each(self._db, _cases, rows, identified=True)
 
     def cases(self, pks: Collection[int], *, lock: bool = False) -> list[Case]:
         if not pks:
@@ -142,32 +134,29 @@ class SqlTrajectories:
         self._db.run(marked.where(_cases.c.needs_decision != needs).values(needs_decision=needs))
 
     def decided(self, decisions: Sequence[Decided]) -> None:
-        noted = update(_cases).where(_cases.c.pk == bindparam("b_pk"))
-        noted = noted.values(
-            needs_decision=False, decided_on=bindparam("b_on"), decision=bindparam("b_decision")
-        )
         rows = [
-            {"b_pk": one.pk, "b_on": one.on, "b_decision": clean(one.decision)}
+            {"pk": one.pk, "decided_on": one.on, "decision": clean(one.decision)}
             for one in sorted(decisions, key=lambda one: one.pk)
         ]
-        self._db.run(noted, rows)
+        update_each(self._db, _cases, rows, needs_decision=False)
 
     def cancel(self, pk: int) -> None:
         self._db.run(update(_cases).where(_cases.c.pk == pk).values(cancelled=True))
 
     def settle(self, updates: Sequence[StandingUpdate]) -> None:
-        names = ("reward", "revision", "seq", "fingerprint", "met")
-        settled = update(_cases).where(_cases.c.pk == bindparam("b_pk"))
-        settled = settled.values({name: bindparam(f"b_{name}") for name in ("status", *names)})
         rows = [
             {
-                "b_pk": one.pk,
-                "b_status": None if one.status is None else one.status.value,
-                **{f"b_{name}": getattr(one, name) for name in names},
+                "pk": one.pk,
+                "status": None if one.status is None else one.status.value,
+                "reward": one.reward,
+                "revision": one.revision,
+                "seq": one.seq,
+                "fingerprint": one.fingerprint,
+                "met": one.met,
             }
             for one in sorted(updates, key=lambda one: one.pk)
         ]
-        self._db.run(settled, rows)
+        update_each(self._db, _cases, rows)
 
     def group(self, project: str, run: str, group: str) -> list[Standing]:
         members = _standings().where(_cases.c.run == run_key(project, run), _cases.c.group_id == group)
@@ -227,26 +216,30 @@ def _standing(row: Row[Any]) -> Standing:
 _NAMES: Iterable[str] = tuple(column.name for column in _STANDINGS.selected_columns)
 
 
+_FRESH: dict[str, str | float | None] = {
+    "multiplicity": 1,
+    "identified": False,
+    "cancelled": False,
+    "needs_decision": False,
+    "decided_on": -1,
+    "revision": 0,
+    "met": 0,
+}
+
+
 def _row(run: int, item: NewTrajectory) -> dict[str, Any]:
     return {
         "run": run,
         "id": item.id,
         "content": item.content,
-        "multiplicity": 1,
         "group_id": item.group,
         "group_size": item.group_size,
         "policy_version": None if item.policy_version is None else clean(item.policy_version),
         "ladder": item.ladder,
         "ladder_version": item.ladder_version,
         "subject": item.subject,
-        "identified": False,
         "turns_digest": item.turns_digest,
         "n_turns": item.n_turns,
         "finished": item.finished,
         "has_answer": item.has_answer,
-        "cancelled": False,
-        "needs_decision": False,
-        "decided_on": -1,
-        "revision": 0,
-        "met": 0,
     }

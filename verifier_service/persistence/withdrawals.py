@@ -6,11 +6,12 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Row, bindparam, select, update
+from sqlalchemy import Row, select, update
 
 from verifier_service.domain.runs import Account
 from verifier_service.domain.states import CheckState
 from verifier_service.persistence import tables
+from verifier_service.persistence.bulk import update_each
 from verifier_service.persistence.database import Database, ordered, sql
 from verifier_service.persistence.endings import ATTEMPT, Ends
 from verifier_service.persistence.ledger import AccountKey, Movements, locked_accounts
@@ -74,9 +75,8 @@ class Withdrawals:
                 continue
             movements.add(attempt.payer, attempt.account, reserved=-attempt.reserved)
             movements.add(heir, attempt.account, reserved=attempt.reserved)
-            rows.append({"b_pk": attempt.pk, "b_payer": heir})
-        passed = update(_checks).where(_checks.c.pk == bindparam("b_pk")).values(payer=bindparam("b_payer"))
-        self._db.run(passed, rows)
+            rows.append({"pk": attempt.pk, "payer": heir})
+        update_each(self._db, _checks, rows)
         movements.apply(self._db)
 
     def _accounts(self, keys: Sequence[AccountKey]) -> dict[AccountKey, Account]:
