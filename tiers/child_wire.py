@@ -26,9 +26,9 @@ MAX_OUTCOME = 4 * 1024 * 1024
 HELD_BYTES = 64 * 1024
 PAGE = 4096 + HELD_BYTES
 
-_NUMBER = struct.Struct("=q")
-_CLOCKS = struct.Struct("=dd")
-_INDEX_AT, _LAST_AT, _CLOCKS_AT, _ROUND_AT, _HELD_AT, _ENTRIES_AT = 0, 8, 16, 32, 40, 4096
+# Places in the page, in units of 8 bytes; entries start at a byte.
+_INDEX, _LAST, _STARTED, _CPU, _ROUND, _HELD = range(6)
+_ENTRIES_AT = 4096
 _NONE = -1
 
 
@@ -137,76 +137,77 @@ class Executing(NamedTuple):
 
 
 class SharedPage:
-    """Memory of both processes. The child writes while a batch runs, the parent only between batches."""
+    """Memory of both processes. The child writes while a batch runs, the parent only between batches.
+
+    Numbers are written through typed views, each in one aligned store, so that the other process never
+    sees half of one; ``struct`` would blank the place first.
+    """
 
     def __init__(self, descriptor: int) -> None:
         """Map ``PAGE`` bytes of the open file ``descriptor``, which stays the caller's."""
         self._page = mmap.mmap(descriptor, PAGE)
-        self._round = self._held = 0
+        self._numbers = memoryview(self._page).cast("q")
+        self._clocks = memoryview(self._page).cast("d")
+        self._end = 0
 
     def reset(self) -> None:
         """Mark that nothing has started and nothing is held. For the parent, before each batch."""
-        self._put(_INDEX_AT, _NONE)
-        self._put(_LAST_AT, _NONE)
-        self._put(_HELD_AT, 0)
+        self._numbers[_INDEX] = self._numbers[_LAST] = _NONE
+        self._numbers[_HELD] = 0
 
     def rest(self) -> None:
         """Mark that no item is executing."""
-        self._put(_INDEX_AT, _NONE)
+        self._numbers[_INDEX] = _NONE
 
     def begin(self, index: int, started: float, cpu_s: float) -> None:
         """Mark ``index`` as executing. The index is written last: it vouches for the clocks."""
-        _CLOCKS.pack_into(self._page, _CLOCKS_AT, started, cpu_s)
-        self._put(_LAST_AT, index)
-        self._put(_INDEX_AT, index)
+        self._clocks[_STARTED] = started
+        self._clocks[_CPU] = cpu_s
+        self._numbers[_LAST] = index
+        self._numbers[_INDEX] = index
 
     def executing(self) -> Executing | None:
-        """Return the executing item, also after the child's death, or ``None``."""
-        while True:
-            index = self._get(_INDEX_AT)
-            started, cpu_s = _CLOCKS.unpack_from(self._page, _CLOCKS_AT)
-            if self._get(_INDEX_AT) == index:
-                return None if index == _NONE else Executing(index, started, cpu_s)
+        """Return the executing item, also after the child's death, or ``None``.
+
+        While the child lives, the clocks can already be those of the item that comes next.
+        """
+        return self._item(_INDEX)
 
     def last(self) -> Executing | None:
         """Return the item that started last, executing or not, or ``None`` when none has."""
-        index = self._get(_LAST_AT)
-        started, cpu_s = _CLOCKS.unpack_from(self._page, _CLOCKS_AT)
-        return None if index == _NONE else Executing(index, started, cpu_s)
+        return self._item(_LAST)
 
     def hold(self, entry: bytes) -> bool:
         """Keep a result that is not sent yet; false when there is no room for it."""
-        end = self._held + len(entry) + 1
+        end = self._end + len(entry) + 1
         if end > HELD_BYTES:
             return False
-        self._page[_ENTRIES_AT + self._held : _ENTRIES_AT + end] = entry + b","
-        self._held = end
-        self._put(_HELD_AT, end)
+        self._page[_ENTRIES_AT + self._end : _ENTRIES_AT + end] = entry + b","
+        self._numbers[_HELD] = self._end = end
         return True
 
     def release(self) -> None:
         """Forget what is held, once it has been sent."""
-        self._round += 1
-        self._put(_ROUND_AT, self._round)
-        self._held = 0
-        self._put(_HELD_AT, 0)
+        self._numbers[_ROUND] += 1
+        self._numbers[_HELD] = self._end = 0
 
     def held(self) -> bytes:
         """Return what is held as a ``DONE`` body, or nothing. It may be sent too: results can repeat."""
-        before = self._get(_ROUND_AT)
-        end = self._get(_HELD_AT)
+        before, end = self._numbers[_ROUND], self._numbers[_HELD]
         if not 0 < end <= HELD_BYTES:
             return b""
         entries = self._page[_ENTRIES_AT : _ENTRIES_AT + end - 1]
-        return b"[" + entries + b"]" if self._get(_ROUND_AT) == before else b""
+        return b"[" + entries + b"]" if self._numbers[_ROUND] == before else b""
 
     def close(self) -> None:
-        """Unmap; later calls raise ``TypeError`` or ``ValueError``."""
+        """Unmap; later calls raise ``ValueError``."""
+        self._numbers.release()
+        self._clocks.release()
         self._page.close()
 
-    def _put(self, offset: int, number: int) -> None:
-        _NUMBER.pack_into(self._page, offset, number)
-
-    def _get(self, offset: int) -> int:
-        number: int = _NUMBER.unpack_from(self._page, offset)[0]
-        return number
+    def _item(self, place: int) -> Executing | None:
+        while True:
+            index = self._numbers[place]
+            started, cpu_s = self._clocks[_STARTED], self._clocks[_CPU]
+            if self._numbers[place] == index:
+                return None if index == _NONE else Executing(index, started, cpu_s)

@@ -24,6 +24,7 @@ Ill = Literal["time_limit", "memory_limit", "died", "garbled", "cancelled", "clo
 
 
 _FAREWELL_S = 1.0
+_SECOND_LOOK_S = 0.001
 
 
 class Trouble(NamedTuple):
@@ -111,8 +112,12 @@ class Batch:
 
     def overhear(self) -> Iterator[Done]:
         """Yield results that wait in the child behind an item that takes long."""
-        if self._child.executing() is not None and time.monotonic() >= self._next_sample:
-            yield from self.receive(self._child.held())
+        if self._child.executing() is None or time.monotonic() < self._next_sample:
+            return
+        frames = self._child.held()
+        # Read while the child may write: what does not parse is not garbage, it will come by the pipe.
+        if all(_valid(body) for _, body in frames):
+            yield from self.receive(frames)
 
     def trouble(self, cancelled: Collection[str]) -> Trouble | None:
         """Return why the child must be killed now, or ``None``."""
@@ -122,7 +127,7 @@ class Batch:
         ill = self._broken()
         if ill is None and item is not None and job is not None:
             self._idle_since = now
-            ill = _overdue(item, job, cancelled, now)
+            ill = self._overdue(item, job, cancelled)
         elif ill is None and now - self._idle_since > (self._options.stall_s if self.open else _FAREWELL_S):
             ill = "stalled"
         if ill is None and now >= self._next_sample:
@@ -157,6 +162,15 @@ class Batch:
         if self._child.silent:
             return "died" if self._child.await_end() else "garbled"
         return None
+
+    def _overdue(self, item: Executing, job: Job, cancelled: Collection[str]) -> Ill | None:
+        if job.id in cancelled:
+            return "cancelled"
+        if time.monotonic() - item.started < job.time_s:
+            return None
+        # Looked at again, because a false verdict on time costs the candidate its score.
+        time.sleep(_SECOND_LOOK_S)
+        return "time_limit" if self._child.executing() == item else None
 
     def _measured(self, job: Job | None) -> Ill | None:
         if self._child.gone():
@@ -213,12 +227,6 @@ class Batch:
         )
 
 
-def _overdue(item: Executing, job: Job, cancelled: Collection[str], now: float) -> Ill | None:
-    if job.id in cancelled:
-        return "cancelled"
-    return "time_limit" if now - item.started >= job.time_s else None
-
-
 def _text(item: CheckInput | str) -> bytes:
     return (item if isinstance(item, str) else item.model_dump_json()).encode()
 
@@ -228,6 +236,10 @@ def _entries(body: bytes) -> Sequence[WireDone | None]:
         return WIRE_DONES.validate_json(body)
     except ValidationError:
         return tuple(_lenient(body))
+
+
+def _valid(body: bytes) -> bool:
+    return None not in _entries(body)
 
 
 def _lenient(body: bytes) -> Iterator[WireDone | None]:

@@ -102,11 +102,13 @@ def test_an_item_that_closes_the_channel_harms_nobody(harness: ProcessHarness) -
 
 
 def test_a_result_does_not_wait_behind_a_slow_item(harness: ProcessHarness) -> None:
-    run = harness.run(jobs("ok", "sleep_in_c", "ok", time_s=1.0), nobody)
+    run = harness.run(jobs("ok", "sleep_in_c", time_s=60.0), nobody)
     started = time.monotonic()
-    assert next(run).id == "0"
-    assert time.monotonic() - started < 0.8
-    assert {result.id for result in run} == {"1", "2"}
+    try:
+        assert next(run).id == "0"
+        assert time.monotonic() - started < 30.0
+    finally:
+        run.close()  # type: ignore[attr-defined]
 
 
 def test_junk_on_standard_output_is_harmless(harness: ProcessHarness) -> None:
