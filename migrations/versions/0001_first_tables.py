@@ -14,6 +14,9 @@ branch_labels: str | None = None
 depends_on: str | None = None
 
 
+UNSETTLED = "status IS NULL OR status = 'provisional' OR (status = 'unscored' AND met < 4)"
+
+
 def upgrade() -> None:
     op.create_table(
         "counters",
@@ -269,8 +272,8 @@ def upgrade() -> None:
             "ix_trajectories_unsettled",
             ["run", "pk"],
             unique=False,
-            sqlite_where=sa.text("status IS NULL OR status = 'provisional' OR (status = 'unscored' AND met < 4)"),
-            postgresql_where=sa.text("status IS NULL OR status = 'provisional' OR (status = 'unscored' AND met < 4)"),
+            sqlite_where=sa.text(UNSETTLED),
+            postgresql_where=sa.text(UNSETTLED),
         )
         batch_op.create_index("uq_trajectories_run_id", ["run", "id"], unique=True)
 
@@ -440,8 +443,8 @@ def downgrade() -> None:
         batch_op.drop_index("uq_trajectories_run_id")
         batch_op.drop_index(
             "ix_trajectories_unsettled",
-            sqlite_where=sa.text("status IS NULL OR status = 'provisional' OR (status = 'unscored' AND met < 4)"),
-            postgresql_where=sa.text("status IS NULL OR status = 'provisional' OR (status = 'unscored' AND met < 4)"),
+            sqlite_where=sa.text(UNSETTLED),
+            postgresql_where=sa.text(UNSETTLED),
         )
         batch_op.drop_index(
             "ix_trajectories_undecided",
