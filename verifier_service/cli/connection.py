@@ -12,10 +12,10 @@ from verifier_service.client import Client
 RETRY_S = 10.0
 
 
-def connect(*, retry_s: float = RETRY_S) -> Client:
+def connect() -> Client:
     """A client for ``$VERIFIER_URL`` or the local server. Someone is watching, so it gives up early."""
     try:
-        return Client(retry_s=retry_s)
+        return Client(retry_s=RETRY_S)
     except ValueError as error:
         raise Failed(str(error), "check VERIFIER_URL and VERIFIER_API_KEY", code=USAGE) from error
 

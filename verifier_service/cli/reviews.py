@@ -16,8 +16,9 @@ from verifier_service.domain.reviews import Review, ReviewMeasurement
 app = typer.Typer(help="Reviews: what waits for a person. A decision takes effect after the undo grace.")
 
 MOST_ITEMS = 1_000
+NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 MEASURED = re.compile(
-    r"^(?P<quantity>[^=\s]+)=(?P<value>[-+.\deE]+)(?:(?:±|\+-)(?P<sigma>[.\deE+-]+))?\s+(?P<unit>\S+)$"
+    rf"(?P<quantity>[^=\s]+)=(?P<value>{NUMBER})(?:(?:±|\+-)(?P<sigma>{NUMBER}))?\s+(?P<unit>\S+)", re.ASCII
 )
 
 
@@ -120,7 +121,7 @@ def claim(
 
 
 def _measurement(text: str) -> ReviewMeasurement:
-    found = MEASURED.match(text.strip())
+    found = MEASURED.fullmatch(text.strip())
     try:
         if found is None:
             raise ValueError(text)
