@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.databases import PostgresServer, SqliteFiles, postgres_server
+from tests.support.databases import PostgresServer, SqliteFiles, postgres_server, sqlite_files
 from verifier_service.persistence.engine import create_store
 from verifier_service.persistence.store import SqlStore
 
@@ -20,14 +20,15 @@ def postgres() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(scope="session")
-def sqlite_files(tmp_path_factory: pytest.TempPathFactory) -> SqliteFiles:
-    return SqliteFiles(tmp_path_factory.mktemp("sqlite"))
+def sqlite() -> Iterator[SqliteFiles]:
+    with sqlite_files() as files:
+        yield files
 
 
 @pytest.fixture(params=DATABASES)
 def databases(request: pytest.FixtureRequest) -> PostgresServer | SqliteFiles:
     """Where databases come from, once per kind; the server starts only when a test needs it."""
-    return request.getfixturevalue("postgres" if request.param == "postgres" else "sqlite_files")
+    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture
