@@ -44,7 +44,7 @@ NAMES: tuple[str, ...] = (
     *(name for name, _ in CLASSES),
     "other",
 )
-_ALONE = frozenset({"open_shell", "cation", "anion", "other_element", "other"})
+_ALONE = frozenset({"open_shell", "cation", "anion", "other_element", "nitrile", "other"})
 FAMILIES: dict[str, str] = {
     name: name if name in _ALONE else "sigma" if name in _SIGMA else "valence" for name in NAMES
 }

@@ -47,22 +47,19 @@ class Line:
 def fit_by_class(pairs: Mapping[str, Pairs], families: Mapping[str, str]) -> tuple[dict[str, Line], Line]:
     """One line per class whose family has ``MIN_FAMILY`` pairs, and the default for all others.
 
-    The default's σ is the residual of the pooled line over all data, every class weighted alike: an
-    unseen kind of molecule differs from the known ones as these differ from each other.
+    The default is the line of all data. Its σ is the error made on a family by the line of the others,
+    every family weighted alike: that is what an unseen kind of molecule has to expect.
     """
-    filled = {name: group for name, group in pairs.items() if group}
-    everything = [pair for group in filled.values() for pair in group]
-    slope, intercept = _huber(everything)
-    spreads = [_mean_square([y - slope * x - intercept for x, y in group]) for group in filled.values()]
-    default = Line(slope, intercept, sqrt(sum(spreads) / len(spreads)), len(everything))
+    grouped: dict[str, dict[str, Pairs]] = {}
+    for name, group in pairs.items():
+        if group:
+            grouped.setdefault(families.get(name, name), {})[name] = group
     lines: dict[str, Line] = {}
-    for family in {families.get(name, name) for name in filled}:
-        members = {name: group for name, group in filled.items() if families.get(name, name) == family}
+    for members in grouped.values():
         together = [pair for group in members.values() for pair in group]
         if len(together) >= MIN_FAMILY:
-            prior = _own_line(together)
-            lines |= {name: _class_line(group, prior) for name, group in members.items()}
-    return lines, default
+            lines |= _family_lines(members, _own_line(together))
+    return lines, _default([[pair for group in m.values() for pair in group] for m in grouped.values()])
 
 
 def leave_one_out(pairs: Mapping[str, Pairs], families: Mapping[str, str]) -> list[tuple[float, str]]:
@@ -86,17 +83,49 @@ def _own_line(group: Pairs) -> Line:
     return Line(slope, intercept, sqrt(_mean_square(residuals)), len(group))
 
 
-def _class_line(group: Pairs, prior: Line) -> Line:
-    """The shrunk line of one class."""
+def _default(families: list[Pairs]) -> Line:
+    everything = [pair for group in families for pair in group]
+    slope, intercept = _huber(everything)
+    squares = []
+    for i, group in enumerate(families):
+        others = [pair for j, other in enumerate(families) if j != i for pair in other]
+        b, a = _huber(others) if others else (slope, intercept)
+        squares.append(_mean_square([y - b * x - a for x, y in group]))
+    return Line(slope, intercept, sqrt(sum(squares) / len(squares)), len(everything))
+
+
+def _family_lines(members: Mapping[str, Pairs], prior: Line) -> dict[str, Line]:
+    """The shrunk lines of the classes of one family; each σ² is shrunk towards their pooled σ²."""
+    residuals = {name: _residuals(group, prior) for name, group in members.items()}
+    every = [residual for group in residuals.values() for residual in group]
+    pooled, inflation = _mean_square(every), _small_sample(len(every))
+    lines = {}
+    for name, group in members.items():
+        own, count = _mean_square(residuals[name]), len(group)
+        variance = (count * own + PSEUDO_COUNT * pooled) / (count + PSEUDO_COUNT)
+        lines[name] = Line(*_huber(group, prior), max(MIN_SIGMA, inflation * sqrt(variance)), count)
+    return lines
+
+
+def _small_sample(count: int) -> float:
+    """How much wider a 90% interval is when its σ was estimated from ``count`` residuals of a line.
+
+    Cornish-Fisher expansion of Student's t at 95% (Abramowitz and Stegun 26.7.5), count - 2 degrees.
+    """
+    z, degrees = 1.645, max(count - 2, 1)
+    first = (z**3 + z) / 4.0
+    second = (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / 96.0
+    return 1.0 + (first / degrees + second / degrees**2) / z
+
+
+def _residuals(group: Pairs, prior: Line) -> list[float]:
+    """Leave-one-out residuals of one class; a class of one is judged by its family's line."""
     residuals = []
     for i, (x, y) in enumerate(group):
         rest = group[:i] + group[i + 1 :]
         slope, intercept = _huber(rest, prior) if rest else (prior.slope, prior.intercept)
         residuals.append(y - slope * x - intercept)
-    count = len(group)
-    variance = (count * _mean_square(residuals) + PSEUDO_COUNT * prior.sigma**2) / (count + PSEUDO_COUNT)
-    slope, intercept = _huber(group, prior)
-    return Line(slope, intercept, max(MIN_SIGMA, sqrt(variance)), count)
+    return residuals
 
 
 def _huber(group: Pairs, prior: Line | None = None) -> tuple[float, float]:
