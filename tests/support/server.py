@@ -155,6 +155,11 @@ def fresh(prefix: str = "run") -> str:
     return f"{prefix}-{secrets.token_hex(5)}"
 
 
+def patience(seconds: float) -> float:
+    """A limit that holds on an idle machine, stretched by how overloaded this one is."""
+    return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
 def act(do: str, **fields: Any) -> dict[str, Any]:
     """A trajectory for ``JUDGED`` whose verifier does what it says."""
     return {"id": fresh("t"), "ladder": JUDGED["name"], "answer": {"do": do, **fields}}
