@@ -74,13 +74,15 @@ class SqlDemands:
         return [(row.pk, row.trajectory, row.id) for row in self._db.all(found.order_by(_demands.c.pk))]
 
     def unadvanced(self, limit: int) -> list[int]:
+        # The sum keeps SQLite from walking the index of every demand there ever was, for its order.
+        trajectory = (_demands.c.trajectory + 0).label("pk")
         found = (
-            select(_demands.c.trajectory)
+            select(trajectory)
             .join(_checks, _checks.c.pk == _demands.c.check_pk)
             .where(sql(f"demands.{tables.REQUESTED}"), _checks.c.state.not_in(_live_values()))
             .distinct()
         )
-        return [row.trajectory for row in self._db.all(found.order_by(_demands.c.trajectory).limit(limit))]
+        return [row.pk for row in self._db.all(found.order_by(trajectory).limit(limit))]
 
     def _live(self, checks: Collection[int]) -> set[int]:
         found = select(_checks.c.pk).where(self._db.among(_checks.c.pk, ordered(checks)))

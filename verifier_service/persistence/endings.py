@@ -161,11 +161,12 @@ class Endings:
         return ends.write()
 
     def reclaim(self, owner_prefix: str) -> list[int]:
-        held = ATTEMPT.where(
-            sql(tables.RUNNING), func.substr(_checks.c.lease_owner, 1, len(owner_prefix)) == owner_prefix
+        # The bound on the time makes the index of leases usable.
+        held = ATTEMPT.where(sql(tables.RUNNING), _checks.c.lease_until >= 0.0).where(
+            func.substr(_checks.c.lease_owner, 1, len(owner_prefix)) == owner_prefix
         )
         ends = Ends(self._db)
-        for attempt in self._skipping(held.order_by(_checks.c.pk)):
+        for attempt in self._skipping(held):
             last = attempt.interruptions + 1 >= MAX_INTERRUPTIONS
             state = CheckState.FAILED if last else CheckState.QUEUED
             ends.add(attempt, state, failure=INTERRUPTED if last else None, interruptions=1)

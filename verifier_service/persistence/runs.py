@@ -90,7 +90,7 @@ class SqlRuns:
 
     def undecided(self, limit: int) -> tuple[tuple[str, str], ...]:
         cases = tables.trajectories
-        return self._open_with(exists().where(cases.c.run == _runs.c.pk, cases.c.needs_decision), limit)
+        return self._open_with(exists().where(cases.c.run == _runs.c.pk, sql(tables.UNDECIDED)), limit)
 
     def holding(self, limit: int) -> tuple[tuple[str, str], ...]:
         demands = tables.demands

@@ -171,7 +171,8 @@ trajectories = Table(
     ),
 )
 _where("ix_trajectories_group", ["run", "group_id"], trajectories, "group_id IS NOT NULL")
-_where("ix_trajectories_undecided", ["run", "pk"], trajectories, "needs_decision")
+UNDECIDED = "needs_decision"
+_where("ix_trajectories_undecided", ["run", "pk"], trajectories, UNDECIDED)
 UNSETTLED = "status IS NULL OR status = 'provisional' OR (status = 'unscored' AND met < 4)"
 _where("ix_trajectories_unsettled", ["run", "pk"], trajectories, UNSETTLED)
 

@@ -113,7 +113,7 @@ class SqlTrajectories:
         ]
 
     def undecided(self, project: str, run: str, limit: int) -> list[int]:
-        return self._pks(_of_run(project, run).where(_cases.c.needs_decision), limit)
+        return self._pks(_of_run(project, run).where(sql(tables.UNDECIDED)), limit)
 
     def held(self, project: str, run: str, limit: int) -> list[int]:
         demands = tables.demands
