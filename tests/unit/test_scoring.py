@@ -64,6 +64,15 @@ def test_hard_gate_waits_for_the_process_checks_before_it_is_final() -> None:
     assert draft.status is RewardStatus.PROVISIONAL
 
 
+def test_a_hard_gate_that_did_not_run_lets_nothing_through() -> None:
+    broken = demand("fast/0", "hard_gate", FAST, failure=failed("transient", "worker_lost"))
+    draft = score(case(broken, DFT), estimate(HIGH, 1.0))
+    assert (draft.status, draft.reward) == (RewardStatus.UNSCORED, None)
+    assert draft.reason is not None
+    assert (draft.reason.code, draft.reason.detail) == (RewardCode.INFRASTRUCTURE, "worker_lost")
+    assert score(case(DFT), estimate(HIGH, 1.0)).reward is None
+
+
 def test_soft_gate_is_provisional_zero_until_a_model_replaces_it() -> None:
     assert score(case(PASSED, IMPLAUSIBLE), None).status is RewardStatus.PROVISIONAL
     assert score(case(PASSED, IMPLAUSIBLE), None).reward == 0.0

@@ -135,6 +135,16 @@ class Case:
         """Whether the policy keeps a demand back for later."""
         return any(demand.state is DemandState.HELD for demand in self.demands)
 
+    def passed(self, *, up_to: Tier) -> bool:
+        """Whether every hard gate at or below ``up_to`` ran and let the candidate through."""
+        gates = (r for r in self.ladder.rungs if r.role == "hard_gate" and r.tier.rank <= up_to.rank)
+        for gate in gates:
+            demand = self.at(gate.path)
+            evidence = self.evidence(demand) if demand is not None else None
+            if evidence is None or evidence.verdict is Verdict.REJECT:
+                return False
+        return True
+
     def gate_rejection(self, role: Role) -> Evidence | None:
         """The first rejecting gate of that role."""
         for demand in self.of_role(role):

@@ -82,8 +82,8 @@ def score(case: Case, estimate: Estimate | None, *, closing: bool = False) -> Dr
     if verdict.outcome is not None:
         final = closing or (verdict.settled and not process_live)
         status = RewardStatus.FINAL if final else RewardStatus.PROVISIONAL
-    found = [item for item in (case.evidence(demand) for demand in case.demands) if item is not None]
-    used = tuple(item for item in found if item.tier in TIERS)
+    used = [item for item in map(case.evidence, case.demands) if item is not None]
+    reached = {item.tier for item in used}
     credits, cost = _spend(case)
     scored = verdict.outcome is not None
     return Draft(
@@ -95,7 +95,7 @@ def score(case: Case, estimate: Estimate | None, *, closing: bool = False) -> Dr
         variance=verdict.variance if scored else None,
         interval=Interval(low=verdict.low, high=verdict.high) if scored else None,
         tier=verdict.tier,
-        tiers=tuple(tier for tier in TIERS if any(item.tier is tier for item in used)),
+        tiers=tuple(tier for tier in TIERS if tier in reached),
         measurements=tuple(measurement for item in used for measurement in item.measurements),
         hints=tuple(hint for item in used for hint in item.hints),
         reason=verdict.reason,
@@ -107,7 +107,10 @@ def score(case: Case, estimate: Estimate | None, *, closing: bool = False) -> Dr
 
 
 def judge(case: Case, estimate: Estimate | None) -> Verdicted:
-    """The outcome: hard gate, then people, then the model, then a soft gate, else a reason why not."""
+    """The outcome: hard gate, then people, then the model, then a soft gate, else a reason why not.
+
+    A hard gate that did not run has not let anything through: without it there is no number.
+    """
     if case.standing.cancelled:
         return Verdicted(reason=RewardReason(code=RewardCode.CANCELLED, message="cancelled by the client"))
     rejected = case.gate_rejection("hard_gate")
@@ -117,6 +120,8 @@ def judge(case: Case, estimate: Estimate | None) -> Verdicted:
     refused = case.gate_rejection("review")
     if refused is not None:
         return _floor(refused, settled=resting)
+    if not case.passed(up_to=estimate.tier if estimate is not None else Tier.FAST):
+        return Verdicted(reason=_why_unscored(case))
     if estimate is not None:
         return _estimated(case, estimate, resting)
     soft = case.gate_rejection("soft_gate")

@@ -253,7 +253,7 @@ def _needs_decision(case: Case) -> bool:
         return False
     if standing.status is RewardStatus.FINAL:
         return False
-    if case.gate_rejection("hard_gate") is not None:
+    if not case.passed(up_to=Tier.FAST):
         return False
     if not any(tier is not Tier.FAST for tier in case.ladder.spec.tiers):
         return False  # nothing above could be bought

@@ -133,6 +133,14 @@ class Demands(Protocol):
         """requested -> satisfied for ended checks; returns the trajectory pks concerned, sorted."""
         ...
 
+    def lock(self, checks: Collection[int]) -> list[int]:
+        """Lock, in order, the trajectories with a requested demand on these checks; returns their pks.
+
+        Called before ``Checks.complete`` by whoever advances these trajectories afterwards, so that rows
+        are locked in the documented order and two workers do not wait for each other.
+        """
+        ...
+
     def wanting(self, check: int) -> list[tuple[int, int, str]]:
         """(demand pk, trajectory pk, run) of the requested demands on a check."""
         ...
