@@ -19,7 +19,7 @@ def new_trajectory(item: TrajectorySubmission, ladder: Ladder) -> NewTrajectory:
     dumped = item.model_dump(mode="json", exclude={"id"})
     turns = canonical_json(dumped.pop("turns"))
     rest = canonical_json(dumped)
-    if NUL.search(turns) or NUL.search(rest):
+    if _has_nul(turns) or _has_nul(rest):
         raise InvalidInput("nul_character", "text must not contain the NUL character")
     turns_digest = digest("turns", turns)
     content = digest("content", rest, turns_digest)
@@ -39,6 +39,11 @@ def new_trajectory(item: TrajectorySubmission, ladder: Ladder) -> NewTrajectory:
         body=body_of(item).model_dump_json(exclude_defaults=True, exclude={"turns"}),
         turns=turns,
     )
+
+
+def _has_nul(text: str) -> bool:
+    """Whether JSON text escapes a NUL; the plain search first, for it is fifty times as fast."""
+    return "\\u0000" in text and NUL.search(text) is not None
 
 
 def body_of(submission: TrajectorySubmission) -> Body:
