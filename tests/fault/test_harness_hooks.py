@@ -94,9 +94,14 @@ def test_an_abandoned_run_kills_its_child() -> None:
 
 def test_closing_from_another_thread_gives_the_rest_back() -> None:
     harness = make_harness()
-    threading.Timer(0.6, harness.close).start()
-    results = by_id(harness.run(jobs("ok", "spin", "ok", "ok", time_s=60.0), nobody))
-    assert isinstance(results["0"], Done)
+    run = harness.run(jobs("ok", "spin", "ok", "ok", time_s=60.0), nobody)
+    first = next(run)
+    assert isinstance(first, Done)
+    closer = threading.Timer(0.1, harness.close)
+    closer.start()
+    results = by_id(run)
+    closer.join()
+    assert set(results) == {"1", "2", "3"}
     assert [results[key].note for key in "123" if isinstance(results[key], Released)] == ["closing"] * 3
     assert children() == []
     (late,) = harness.run(jobs("ok"), nobody)
