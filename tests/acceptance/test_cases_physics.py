@@ -77,7 +77,8 @@ def test_an_energy_that_did_not_converge_is_no_energy(client: httpx.Client) -> N
 
 
 def test_dialects_of_xyz(client: httpx.Client) -> None:
-    qm9 = "3\n17 gdb 1\nO 0 0 0 -0.4\nH 0.96 0 0 0.2\nH -0.24 0.93 0 0.2\n1341.3 1562.6\nO\nInChI=1S/H2O/h1H2\n"
+    charges = "O 0 0 0 -0.4\nH 0.96 0 0 0.2\nH -0.24 0.93 0 0.2\n"
+    qm9 = f"3\n17 gdb 1\n{charges}1341.3 1562.6\nO\nInChI=1S/H2O/h1H2\n"
     read = [
         energy("3\n\nO\t0\t0\t0\nH\t0.96\t0\t0\nH\t-0.24\t0.93\t0\n"),
         energy(qm9),

@@ -19,6 +19,10 @@ import pytest
 
 from tests.support import server
 from tests.support.server import JUDGED, ROOT, act, identity, submit
+from verifier_service import bootstrap
+from verifier_service.app import ensure_admin_key
+from verifier_service.services import tenants
+from verifier_service.settings import Settings
 
 
 def soon(found: Callable[[], Any], seconds: float = 15.0) -> Any:
@@ -73,15 +77,24 @@ def test_the_life_of_a_server(tmp_path: Path) -> None:
             assert record["reward"] == 1.0
             assert submit(client, "r", identity("CCO") | {"id": "t"})[0]["status"] == "duplicate"
 
-    key_file.unlink()
-    with server.running(tmp_path) as third:
-        assert third.key != first.key
-        with third.client() as client:
-            assert len(client.get("/v1/keys").json()["keys"]) == 2
-    key_file.write_text("vk_0.nonsense")
-    with server.running(tmp_path) as fourth, fourth.client() as client:
-        assert client.get("/v1/keys").status_code == 200
-        assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
+
+def test_the_admin_key_is_kept_while_it_works(tmp_path: Path) -> None:
+    service = bootstrap.build(Settings(data=tmp_path))
+    first = ensure_admin_key(service).read_text()
+    assert ensure_admin_key(service).read_text() == first
+    file = tmp_path / "admin.key"
+    for broken in (None, "vk_0.nonsense", "§", ""):
+        if broken is None:
+            file.unlink()
+        else:
+            file.write_text(broken)
+        fresh = ensure_admin_key(service).read_text()
+        assert fresh != first
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        with service.store.read() as tx:
+            assert tenants.authenticate(tx, fresh.strip()).scopes == tenants.EVERY_SCOPE
+    assert [path.name for path in tmp_path.glob("admin*")] == ["admin.key"]
+    service.store.close()
 
 
 def test_a_stop_answers_those_who_wait_and_gives_running_work_back(tmp_path: Path) -> None:
@@ -173,6 +186,17 @@ def test_errors_are_problem_bodies(method: str, path: str, status: int, code: st
     assert {"type", "title", "detail", "code", "retryable"} <= set(body)
     if code is not None:
         assert body["code"] == code
+
+
+def test_a_wrong_method_names_the_right_ones() -> None:
+    with server.shared().client() as client:
+        for path, methods in (
+            ("/v1/runs/r", "GET, PUT"),
+            ("/v1/keys", "GET, POST"),
+            ("/v1/reviews/claim", "POST"),
+            ("/v1/reviews/x", "GET"),
+        ):
+            assert client.patch(path).headers["allow"] == methods
 
 
 def test_an_unexpected_error_says_nothing_about_the_inside(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -20,6 +20,7 @@ from verifier_service.domain.wire import (
     WaitSpec,
 )
 
+ScopeName = Literal["submit", "read", "review", "operate", "admin", "gold"]
 NO_WAIT = WaitSpec(until="final", seconds=0.0)
 
 
@@ -34,6 +35,13 @@ class Growth(TurnsRequest):
     """Turns for a trajectory. Without ``wait`` the answer waits a few seconds for the fast tier."""
 
     wait: WaitSpec | None = None
+
+
+class NewKey(Request):
+    """A new API key. No scope implies another."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    scopes: Annotated[tuple[ScopeName, ...], Field(strict=False, min_length=1, max_length=100)]
 
 
 class GrowAnswer(GrowResponse):

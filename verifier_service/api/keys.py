@@ -9,23 +9,23 @@ from fastapi import APIRouter, Depends
 from verifier_service.api.auth import Admin
 from verifier_service.api.bodies import body_of, described
 from verifier_service.api.context import InContext
+from verifier_service.api.envelopes import NewKey
 from verifier_service.api.paths import KeyId
 from verifier_service.api.problems import documented
-from verifier_service.domain.runs import Key
-from verifier_service.domain.wire import KeyCreated, KeyList, KeyRequest
+from verifier_service.domain.runs import Key, Scope
+from verifier_service.domain.wire import KeyCreated, KeyList
 from verifier_service.services import tenants
 
 router = APIRouter(prefix="/v1/keys", tags=["keys"])
 
 
-@router.post("", status_code=201, responses=documented(), openapi_extra=described(KeyRequest))
+@router.post("", status_code=201, responses=documented(), openapi_extra=described(NewKey))
 def create_key(
-    caller: Admin, wanted: Annotated[KeyRequest, Depends(body_of(KeyRequest))], context: InContext
+    caller: Admin, wanted: Annotated[NewKey, Depends(body_of(NewKey))], context: InContext
 ) -> KeyCreated:
     """Make a key; its token is shown this once and never stored. Scope: `admin`."""
-    made = context.service.unit(
-        lambda tx: tenants.create_key(tx, caller.project, wanted.name, wanted.scopes)
-    )
+    scopes = {Scope(scope) for scope in wanted.scopes}
+    made = context.service.unit(lambda tx: tenants.create_key(tx, caller.project, wanted.name, scopes))
     return KeyCreated(key=made.key, token=made.token)
 
 

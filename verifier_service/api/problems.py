@@ -146,12 +146,15 @@ async def _validation(_: Request, error: Exception) -> Response:
     return of_error(InvalidInput(named.code, named.message, field=".".join(map(str, path)) or None))
 
 
-async def _http(_: Request, error: Exception) -> Response:
+async def _http(request: Request, error: Exception) -> Response:
     if isinstance(error, BodyTooLarge):
         return body_too_large(error.limit)
     raised = cast(HTTPException, error)
     code = HTTPStatus(raised.status_code).phrase.lower().replace(" ", "_").replace("-", "_")
-    return problem(raised.status_code, code, str(raised.detail), headers=raised.headers)
+    headers = dict(raised.headers or {})
+    if raised.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = ", ".join(_allowed(request))
+    return problem(raised.status_code, code, str(raised.detail), headers=headers)
 
 
 async def _gone(_request: Request, _error: Exception) -> Response:
@@ -163,6 +166,22 @@ async def _unexpected(request: Request, _error: Exception) -> Response:
     error_id = secrets.token_hex(6)
     log.error("error %s on %s %s", error_id, request.method, request.url.path)
     return problem(500, "internal_error", "the server failed; its log has the details", error_id=error_id)
+
+
+def _allowed(request: Request) -> list[str]:
+    """The methods of the path, over all its routes: the framework names those of one route only."""
+    parts = request.scope["path"].split("/")
+    found: dict[int, list[str]] = {}
+    for path, operations in request.app.openapi()["paths"].items():
+        template = path.split("/")
+        variable = [part.startswith("{") for part in template]
+        if len(template) == len(parts) and all(map(_fits, template, parts)):
+            found[sum(variable)] = sorted(method.upper() for method in operations)
+    return found[min(found)] if found else []
+
+
+def _fits(template: str, part: str) -> bool:
+    return template == part or (template.startswith("{") and part != "")
 
 
 def _safe(text: str) -> str:
