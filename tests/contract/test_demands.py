@@ -21,6 +21,7 @@ from tests.contract.samples import (
     together,
     trajectory,
 )
+from verifier_service.domain.checks import Claim
 from verifier_service.domain.errors import IllegalTransition, NotFound
 from verifier_service.domain.states import CheckState, DemandState
 from verifier_service.persistence.store import SqlStore
@@ -171,3 +172,50 @@ def test_withdraw_names_each_check_once(store: SqlStore) -> None:
         demands = [one.pk for case in tx.trajectories.cases([first, second]) for one in case.demands]
         assert tx.demands.withdraw(demands, reason="closed") == [check_pk]
         assert tx.trajectories.held(PROJECT, RUN, 10) == []
+
+
+def test_lock_names_the_trajectories_that_wait_for_checks(store: SqlStore) -> None:
+    prepare(store, RUN, OTHER_RUN)
+    first, [shared, other] = demanded(store, "a", "shared", "other")
+    second, _ = demanded(store, "b", "shared", run=OTHER_RUN)
+    with store.begin() as tx:
+        assert tx.demands.lock([shared]) == [first, second]
+        assert tx.demands.lock([other, shared]) == [first, second]
+        assert tx.demands.lock([]) == []
+    complete(store, *[success(one) for one in claim(store) if one.pk == shared])
+    with store.begin() as tx:
+        tx.demands.satisfy([shared])
+        assert tx.demands.lock([shared]) == []
+        assert tx.demands.lock([other]) == [first]
+
+
+def test_workers_that_lock_first_do_not_wait_for_each_other(store: SqlStore) -> None:
+    """Each completes one of two checks of the same trajectories, then advances all of them."""
+    prepare(store)
+    for round_ in range(6):
+        keys = [f"k{round_}-0", f"k{round_}-1"]
+        for name in "ab":
+            demanded(store, f"{name}{round_}", *keys)
+        claims = claim(store)
+
+        def work(index: int, claims: list[Claim] = claims) -> None:
+            with store.begin() as tx:
+                tx.demands.lock([claims[index].pk])
+                assert tx.checks.complete("w", [success(claims[index])])
+                pks = tx.demands.satisfy([claims[index].pk])
+                assert len(tx.trajectories.cases(pks, lock=True)) == 2
+
+        together(2, work)
+    with store.read() as tx:
+        assert tx.demands.unadvanced(10) == []
+
+
+def test_the_best_rank_may_be_infinite(store: SqlStore) -> None:
+    prepare(store)
+    pks = [new_case(store, name) for name in "abc"]
+    ranks = [0.5, float("inf"), float("-inf")]
+    with store.begin() as tx:
+        tx.demands.insert([demand(pk, None, rank=rank) for pk, rank in zip(pks, ranks, strict=True)])
+        assert tx.trajectories.held(PROJECT, RUN, 10) == [pks[1], pks[0], pks[2]]
+        tx.checks.ensure(PROJECT, RUN, [check("low"), check("high", priority=float("inf"))])
+    assert [one.key for one in claim(store)] == ["high", "low"]

@@ -19,6 +19,7 @@ from tests.contract.samples import (
     together,
     trajectory,
 )
+from tests.support.databases import SqliteFiles
 from verifier_service.domain.errors import Contended
 from verifier_service.domain.ports.store import Transaction
 from verifier_service.persistence.engine import create_store
@@ -208,3 +209,22 @@ def test_large_bodies_come_back_whole(store: SqlStore) -> None:
     with store.begin() as tx:
         [claim] = tx.checks.claim(check("k").tier, 1, "w", 60.0)
     assert (claim.pk, claim.item) == (ref.pk, text)
+
+
+def test_commits_on_sqlite_are_synced(sqlite: SqliteFiles) -> None:
+    """An acknowledged submission survives power loss: the write-ahead log is synced at every commit."""
+    store = create_store(sqlite.migrated())
+    for scope in (store.begin(), store.read()):
+        with scope as tx:
+            connection = tx._database.connection
+            values = {
+                name: connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
+                for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+            }
+        assert values == {
+            "journal_mode": "wal",
+            "synchronous": 2,
+            "foreign_keys": 1,
+            "busy_timeout": 30_000,
+        }
+    store.close()

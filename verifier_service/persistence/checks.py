@@ -15,7 +15,7 @@ from verifier_service.domain.states import LIVE_CHECKS, CheckState
 from verifier_service.persistence import tables
 from verifier_service.persistence.bulk import NOW, insert_new, update_each
 from verifier_service.persistence.cases import VIEWED, check_view
-from verifier_service.persistence.database import Database, clock, ordered, sql
+from verifier_service.persistence.database import Database, clock, finite, ordered, sql
 from verifier_service.persistence.endings import Endings
 from verifier_service.persistence.leases import Leases
 from verifier_service.persistence.runs import no_run
@@ -113,8 +113,9 @@ class SqlChecks(Leases, Endings, Withdrawals):
                 refs[key] = CheckRef(pk=one.succeeded, key=key, state=CheckState.SUCCEEDED, created=False)
             elif one.live is not None and one.state is not None:
                 refs[key] = CheckRef(pk=one.live, key=key, state=one.state, created=False)
-                if -best[key].priority < one.precedence:
-                    raised.append({"pk": one.live, "precedence": -best[key].priority})
+                precedence = -finite(best[key].priority)
+                if precedence < one.precedence:
+                    raised.append({"pk": one.live, "precedence": precedence})
         update_each(self._db, _checks, raised)
 
     def _make(
@@ -169,7 +170,7 @@ def _row(project: str, payer: int, one: NewCheck, replicate: int, params: dict[i
         "external": one.external,
         "params": text,
         "item": one.item,
-        "precedence": -one.priority,
+        "precedence": -finite(one.priority),
         "deadline": one.deadline,
         "max_attempts": one.max_attempts,
         "account": "human" if one.external else "compute",

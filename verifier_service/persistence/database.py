@@ -28,6 +28,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 
 Values: TypeAlias = Mapping[str, Any]
+_HUGE = 1e300
 
 
 class clock(ColumnElement[float]):  # noqa: N801 - reads as an SQL function where it is used
@@ -117,6 +118,11 @@ def clean(text: str) -> str:
     if text.isascii() and "\x00" not in text:
         return text
     return text.replace("\x00", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def finite(number: float) -> float:
+    """A number that sorts the same and that JSON can carry; not-a-number sorts as zero."""
+    return 0.0 if number != number else max(-_HUGE, min(_HUGE, number))
 
 
 def ordered(values: Collection[int]) -> list[int]:

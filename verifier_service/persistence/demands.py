@@ -12,7 +12,7 @@ from verifier_service.domain.errors import IllegalTransition, NotFound
 from verifier_service.domain.states import LIVE_CHECKS, DemandState, demand_sources_of
 from verifier_service.persistence import tables
 from verifier_service.persistence.bulk import NOW, insert_new
-from verifier_service.persistence.database import Database, clean, clock, ordered, sql
+from verifier_service.persistence.database import Database, clean, clock, finite, ordered, sql
 
 _checks, _demands, _cases, _runs = tables.checks, tables.demands, tables.trajectories, tables.runs
 
@@ -43,7 +43,9 @@ class SqlDemands:
     def hold(self, demand: int, *, reason: str, rank: float | None) -> None:
         """Raises ``IllegalTransition`` unless the demand is requested or held."""
         sources = (DemandState.HELD, *demand_sources_of(DemandState.HELD))
-        moved = update(_demands).values(rank=rank, state=DemandState.HELD.value)
+        moved = update(_demands).values(
+            rank=None if rank is None else finite(rank), state=DemandState.HELD.value
+        )
         self._move(demand, moved, sources, reason)
 
     def withdraw(self, demands: Collection[int], *, reason: str) -> list[int]:
@@ -64,6 +66,16 @@ class SqlDemands:
         rows = self._db.all(self._db.locked(these.order_by(_demands.c.pk), of=_demands))
         self._set([row.pk for row in rows], DemandState.SATISFIED)
         return ordered([row.trajectory for row in rows])
+
+    def lock(self, checks: Collection[int]) -> list[int]:
+        wanting = select(_demands.c.trajectory).where(
+            self._db.among(_demands.c.check_pk, ordered(checks)), sql(tables.REQUESTED)
+        )
+        pks = ordered([row.trajectory for row in self._db.all(wanting)])
+        if pks and self._db.postgres:
+            rows = select(_cases.c.pk).where(self._db.among(_cases.c.pk, pks)).order_by(_cases.c.pk)
+            self._db.run(self._db.locked(rows))
+        return pks
 
     def wanting(self, check: int) -> list[tuple[int, int, str]]:
         found = (
@@ -119,6 +131,6 @@ def _row(one: NewDemand, run: int, live: set[int]) -> dict[str, Any]:
         "state": (DemandState.SATISFIED if ended else one.state).value,
         "reason": clean(one.reason),
         "quote": one.quote,
-        "rank": one.rank,
+        "rank": None if one.rank is None else finite(one.rank),
         "propensity": one.propensity,
     }

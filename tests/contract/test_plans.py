@@ -1,0 +1,61 @@
+"""The sweeps and the claim read indexes: what they cost must not grow with what has ended long ago."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from tests.contract.samples import PROJECT, RUN, check, prepare
+from tests.support.databases import SqliteFiles
+from verifier_service.domain.evidence import Tier
+from verifier_service.domain.ports.store import Transaction
+from verifier_service.persistence.engine import create_store
+
+HOT: dict[str, Callable[[Transaction], object]] = {
+    "claim": lambda tx: tx.checks.claim(Tier.FAST, 10, "w", 60.0),
+    "reap": lambda tx: tx.checks.reap(10),
+    "reclaim": lambda tx: tx.checks.reclaim("w"),
+    "ready": lambda tx: tx.checks.ready(),
+    "with_passed_deadline": lambda tx: tx.checks.with_passed_deadline(10),
+    "ensure": lambda tx: tx.checks.ensure(PROJECT, RUN, [check("k")]),
+    "withdraw": lambda tx: tx.checks.withdraw([1, 2]),
+    "satisfy": lambda tx: tx.demands.satisfy([1, 2]),
+    "lock": lambda tx: tx.demands.lock([1, 2]),
+    "unadvanced": lambda tx: tx.demands.unadvanced(10),
+    "cases": lambda tx: tx.trajectories.cases([1, 2]),
+    "undecided": lambda tx: tx.trajectories.undecided(PROJECT, RUN, 10),
+    "held": lambda tx: tx.trajectories.held(PROJECT, RUN, 10),
+    "unsettled": lambda tx: tx.trajectories.unsettled(PROJECT, RUN, 10),
+    "group": lambda tx: tx.trajectories.group(PROJECT, RUN, "g"),
+    "due": lambda tx: tx.reviews.due(10),
+    "feed": lambda tx: tx.rewards.feed(PROJECT, RUN, 0, 10),
+    "latest": lambda tx: tx.rewards.latest(PROJECT, RUN, ["a", "b"]),
+}
+SMALL = ("SCAN runs", "SCAN CONSTANT", "SCAN anon_")
+PARTIAL = ("ix_checks_ready", "ix_checks_lease", "ix_demands_requested", "ix_demands_held")
+
+
+@pytest.mark.parametrize("name", HOT)
+def test_hot_calls_read_no_whole_table(sqlite: SqliteFiles, name: str) -> None:
+    store = create_store(sqlite.migrated())
+    prepare(store)
+    plans: list[str] = []
+
+    def explain(
+        _conn: object, cursor: Any, statement: str, given: Any, _context: object, many: bool
+    ) -> None:
+        if not many and not statement.startswith("INSERT"):
+            plan = cursor.connection.execute(f"EXPLAIN QUERY PLAN {statement}", given)
+            plans.extend(row[3] for row in plan)
+
+    with store.begin() as tx:
+        event.listen(tx._database.connection, "before_cursor_execute", explain)
+        HOT[name](tx)
+    store.close()
+    assert plans
+    scans = [one for one in plans if one.startswith("SCAN") and not one.startswith(SMALL)]
+    assert [one for one in scans if not one.endswith(PARTIAL)] == []
+    assert not any("uq_trajectories_run_id (run=?)" in one for one in plans)
