@@ -11,8 +11,8 @@ import json
 import mmap
 import struct
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -128,7 +128,8 @@ class FrameReader:
             yield Kind(number), body
 
 
-class Executing(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Executing:
     """The item that runs now: its index in the batch, monotonic start and CPU seconds before it."""
 
     index: int
