@@ -44,6 +44,9 @@ def demo(
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary folder after Ctrl-C.")] = False,
     port: Annotated[int | None, typer.Option("--port", min=1, max=65_535, help="[a free one]")] = None,
+    groups: Annotated[
+        int | None, typer.Option("--groups", min=1, help="Only the first prompts. [all]")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run 98 recorded trajectories up the ladder on this machine, and show what it cost and saved.
@@ -52,7 +55,7 @@ def demo(
     demo ends and says how to start the service on its data again.
     """
     require_server()
-    lines = recorded()
+    lines = recorded(groups)
     stays = sys.stdout.isatty() and not as_json
     with _folder(data, temporary=stays and not keep) as folder, running(folder, port) as server:
         with Client(server.url, server.key, retry_s=20.0) as client:
@@ -67,13 +70,16 @@ def demo(
             note(f"The service has ended. To go on with its data: {summary.restart}")
 
 
-def recorded() -> list[dict[str, Any]]:
-    """The trajectories that travel with the package, or lie in the checkout."""
+def recorded(groups: int | None = None) -> list[dict[str, Any]]:
+    """The trajectories that travel with the package, or lie in the checkout; those of some prompts only
+    when ``groups`` says how many."""
     package = Path(__file__).resolve().parents[1]
     for examples in (package / "examples", package.parent / "examples"):
         file = examples / TRAJECTORIES
         if file.is_file():
-            return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+            lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+            wanted = list(dict.fromkeys(line["group"] for line in lines))[:groups]
+            return [line for line in lines if line["group"] in wanted]
     raise Failed(f"{TRAJECTORIES} is missing from this installation", "reinstall verifier-service")
 
 

@@ -66,10 +66,10 @@ def _candidates(summary: DemoSummary) -> None:
                 one.canonical,
                 one.trajectories,
                 number(one.outcome),
-                number(one.sd, 2),
+                "–" if one.sd is None else f"{one.sd:.3f}",
                 one.tier,
                 one.status,
-                one.decision,
+                (one.decision or "").partition(":")[0],
             )
             for one in summary.candidates[:BEST]
         ),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +22,7 @@ START_S = 90.0
 STOP_S = 15.0
 LOG = "demo-server.log"
 LOG_TAIL = 2_000
+ENDINGS = (signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +50,26 @@ def free_port() -> int:
 def running(data: Path, port: int | None = None) -> Iterator[DemoServer]:
     """Start the server, wait until it answers, and stop it at the end."""
     chosen = port or free_port()
-    process = _start(data, chosen)
+    with _unwinding():
+        process = _start(data, chosen)
+        try:
+            yield _ready(process, data, f"http://{HOST}:{chosen}")
+        finally:
+            _stop(process)
+
+
+@contextmanager
+def _unwinding() -> Iterator[None]:
+    """SIGTERM and SIGHUP unwind as Ctrl-C does: no server may stay behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.default_int_handler) for number in ENDINGS}
     try:
-        yield _ready(process, data, f"http://{HOST}:{chosen}")
+        yield
     finally:
-        _stop(process)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def workers() -> int:
