@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from tests.support import server
-from tests.support.server import JUDGED, ROOT, act, identity, submit
+from tests.support.server import JUDGED, ROOT, act, submit
 from verifier_service import bootstrap
 from verifier_service.app import ensure_admin_key
 from verifier_service.services import tenants
@@ -52,30 +52,47 @@ def start_expecting_failure(data: Path, **settings: str) -> str:
 
 
 def test_the_life_of_a_server(tmp_path: Path) -> None:
+    """It holds its folder and address; its stop answers those who wait and gives running work back."""
     first = server.start(tmp_path)
-    key_file = tmp_path / "admin.key"
+    item = act("sleep", s=3) | {"id": "t"}
+    body = {"ids": ["t"], "wait": {"until": "final", "seconds": 60}}
+    answers: list[httpx.Response] = []
     try:
         assert first.url.startswith("http://127.0.0.1:")
-        assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
-        with first.client() as client:
-            assert client.get("/healthz").json()["status"] == "ok"
-            assert client.get("/readyz").json() == {"ready": True, "database": True, "workers": True}
-            submit(client, "r", identity("CCO") | {"id": "t"})
-
+        assert stat.S_IMODE((tmp_path / "admin.key").stat().st_mode) == 0o600
         refused = start_expecting_failure(tmp_path)
         assert f"in use by process {first.process.pid}" in refused
         taken = start_expecting_failure(tmp_path / "other", VERIFIER_PORT=first.url.rsplit(":", 1)[1])
         assert "cannot listen on" in taken
+        with first.client() as client:
+            assert client.get("/healthz").json()["status"] == "ok"
+            assert client.get("/readyz").json() == {"ready": True, "database": True, "workers": True}
+            client.put(f"/v1/ladders/{JUDGED['name']}", json=JUDGED).raise_for_status()
+            client.post("/v1/runs/r/trajectories", json={"trajectories": [item]}).raise_for_status()
+            soon(lambda: "runs" in str(client.get("/v1/runs/r/trajectories/t").json()["waiting"]))
+            waiter = threading.Thread(
+                target=lambda: answers.append(client.post("/v1/runs/r/rewards/query", json=body))
+            )
+            waiter.start()
+            soon(lambda: client.get("/healthz").json()["open_waits"] == 1)
+            children = first.children()
+            started = time.monotonic()
+            assert first.stop() == 0
+            assert time.monotonic() - started < 10
+            waiter.join(10)
     finally:
-        assert first.stop() == 0
         first.close()
+    assert answers[0].status_code == 202
+    assert answers[0].json()["complete"] is False
+    assert soon(lambda: not any(child.is_running() and child.status() != "zombie" for child in children))
 
-    with server.running(tmp_path) as again:
+    with server.running(tmp_path) as again, again.client() as client:
         assert again.key == first.key
-        with again.client() as client:
-            [record] = client.post("/v1/runs/r/rewards/query", json={"ids": ["t"]}).json()["records"]
-            assert record["reward"] == 1.0
-            assert submit(client, "r", identity("CCO") | {"id": "t"})[0]["status"] == "duplicate"
+        done = client.post("/v1/runs/r/rewards/query", json=body).json()
+        assert done["records"][0]["reward"] == 1.0
+        [demand] = client.get("/v1/runs/r/trajectories/t").json()["demands"]
+        assert demand["check"]["attempt"] == 1
+        assert submit(client, "r", item)[0]["status"] == "duplicate"
 
 
 def test_the_admin_key_is_kept_while_it_works(tmp_path: Path) -> None:
@@ -95,37 +112,6 @@ def test_the_admin_key_is_kept_while_it_works(tmp_path: Path) -> None:
             assert tenants.authenticate(tx, fresh.strip()).scopes == tenants.EVERY_SCOPE
     assert [path.name for path in tmp_path.glob("admin*")] == ["admin.key"]
     service.store.close()
-
-
-def test_a_stop_answers_those_who_wait_and_gives_running_work_back(tmp_path: Path) -> None:
-    first = server.start(tmp_path)
-    answers: list[httpx.Response] = []
-    item = act("sleep", s=3) | {"id": "t"}
-    with first.client() as client:
-        client.put(f"/v1/ladders/{JUDGED['name']}", json=JUDGED).raise_for_status()
-        client.post("/v1/runs/r/trajectories", json={"trajectories": [item]}).raise_for_status()
-        soon(lambda: "runs" in str(client.get("/v1/runs/r/trajectories/t").json()["waiting"]))
-        body = {"ids": ["t"], "wait": {"until": "final", "seconds": 60}}
-        waiter = threading.Thread(
-            target=lambda: answers.append(client.post("/v1/runs/r/rewards/query", json=body))
-        )
-        waiter.start()
-        soon(lambda: client.get("/healthz").json()["open_waits"] == 1)
-        children = first.children()
-        started = time.monotonic()
-        assert first.stop() == 0
-        assert time.monotonic() - started < 10
-        waiter.join(10)
-    first.close()
-    assert answers[0].status_code == 202
-    assert answers[0].json()["complete"] is False
-    assert soon(lambda: not any(child.is_running() and child.status() != "zombie" for child in children))
-
-    with server.running(tmp_path) as again, again.client() as client:
-        done = client.post("/v1/runs/r/rewards/query", json=body).json()
-        assert done["records"][0]["reward"] == 1.0
-        [demand] = client.get("/v1/runs/r/trajectories/t").json()["demands"]
-        assert demand["check"]["attempt"] == 1
 
 
 def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
