@@ -400,103 +400,21 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    op.drop_table("votes")
-    with op.batch_alter_table("reviews", schema=None) as batch_op:
-        batch_op.drop_index(
-            "uq_reviews_check_pending",
-            sqlite_where=sa.text("state IN ('decided', 'open')"),
-            postgresql_where=sa.text("state IN ('decided', 'open')"),
-        )
-        batch_op.drop_index(
-            "ix_reviews_open",
-            sqlite_where=sa.text("state = 'open'"),
-            postgresql_where=sa.text("state = 'open'"),
-        )
-        batch_op.drop_index(
-            "ix_reviews_due",
-            sqlite_where=sa.text("state = 'decided'"),
-            postgresql_where=sa.text("state = 'decided'"),
-        )
-
-    op.drop_table("reviews")
-    with op.batch_alter_table("demands", schema=None) as batch_op:
-        batch_op.drop_index(
-            "uq_demands_standing",
-            sqlite_where=sa.text("state <> 'withdrawn'"),
-            postgresql_where=sa.text("state <> 'withdrawn'"),
-        )
-        batch_op.drop_index(batch_op.f("ix_demands_trajectory"))
-        batch_op.drop_index(
-            "ix_demands_requested",
-            sqlite_where=sa.text("state = 'requested'"),
-            postgresql_where=sa.text("state = 'requested'"),
-        )
-        batch_op.drop_index(
-            "ix_demands_held",
-            sqlite_where=sa.text("state = 'held'"),
-            postgresql_where=sa.text("state = 'held'"),
-        )
-
-    op.drop_table("demands")
-    op.drop_table("bodies")
-    with op.batch_alter_table("trajectories", schema=None) as batch_op:
-        batch_op.drop_index("uq_trajectories_run_id")
-        batch_op.drop_index(
-            "ix_trajectories_unsettled",
-            sqlite_where=sa.text(UNSETTLED),
-            postgresql_where=sa.text(UNSETTLED),
-        )
-        batch_op.drop_index(
-            "ix_trajectories_undecided",
-            sqlite_where=sa.text("needs_decision"),
-            postgresql_where=sa.text("needs_decision"),
-        )
-        batch_op.drop_index(
-            "ix_trajectories_group",
-            sqlite_where=sa.text("group_id IS NOT NULL"),
-            postgresql_where=sa.text("group_id IS NOT NULL"),
-        )
-
-    op.drop_table("trajectories")
-    with op.batch_alter_table("rewards", schema=None) as batch_op:
-        batch_op.drop_index("uq_rewards_run_trajectory_revision")
-
-    op.drop_table("rewards")
-    op.drop_table("pins")
-    op.drop_table("feeds")
-    with op.batch_alter_table("checks", schema=None) as batch_op:
-        batch_op.drop_index("uq_checks_project_key_replicate")
-        batch_op.drop_index(
-            "uq_checks_live",
-            sqlite_where=sa.text("state IN ('queued', 'running', 'waiting_external')"),
-            postgresql_where=sa.text("state IN ('queued', 'running', 'waiting_external')"),
-        )
-        batch_op.drop_index(
-            "ix_checks_ready",
-            sqlite_where=sa.text("state = 'queued'"),
-            postgresql_where=sa.text("state = 'queued'"),
-        )
-        batch_op.drop_index(
-            "ix_checks_lease",
-            sqlite_where=sa.text("state = 'running'"),
-            postgresql_where=sa.text("state = 'running'"),
-        )
-        batch_op.drop_index(
-            "ix_checks_deadline",
-            sqlite_where=sa.text("deadline IS NOT NULL AND state IN ('queued', 'waiting_external')"),
-            postgresql_where=sa.text("deadline IS NOT NULL AND state IN ('queued', 'waiting_external')"),
-        )
-
-    op.drop_table("checks")
-    op.drop_table("accounts")
-    with op.batch_alter_table("runs", schema=None) as batch_op:
-        batch_op.drop_index("uq_runs_project_id")
-
-    op.drop_table("runs")
-    op.drop_table("ladders")
-    with op.batch_alter_table("keys", schema=None) as batch_op:
-        batch_op.drop_index(batch_op.f("ix_keys_project"))
-
-    op.drop_table("keys")
-    op.drop_table("projects")
-    op.drop_table("counters")
+    for table in (
+        "votes",
+        "reviews",
+        "demands",
+        "bodies",
+        "trajectories",
+        "rewards",
+        "pins",
+        "feeds",
+        "checks",
+        "accounts",
+        "runs",
+        "ladders",
+        "keys",
+        "projects",
+        "counters",
+    ):
+        op.drop_table(table)

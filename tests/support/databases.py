@@ -30,6 +30,7 @@ from verifier_service.persistence import migrate
 from verifier_service.persistence.tables import metadata
 
 START_TIMEOUT_S = 30.0
+ROOM_BYTES = 2 * 1024**3
 _QUICK = [
     "fsync=off",
     "full_page_writes=off",
@@ -89,7 +90,7 @@ def postgres_server() -> Iterator[PostgresServer]:
         yield server
         server.drop()
         return
-    with tempfile.TemporaryDirectory(prefix="vpg-") as folder:
+    with tempfile.TemporaryDirectory(prefix="vpg-", dir=_memory()) as folder:
         home = Path(folder)
         home.chmod(0o755)
         process, base = _start(_binaries(home), home)
@@ -98,6 +99,14 @@ def postgres_server() -> Iterator[PostgresServer]:
         finally:
             process.send_signal(signal.SIGQUIT)  # nothing in there is worth a checkpoint
             process.wait(START_TIMEOUT_S)
+
+
+def _memory() -> Path | None:
+    """A folder in memory with room, where the system has one: tests need no durability."""
+    shared = Path("/dev/shm")
+    if not (shared.is_dir() and os.access(shared, os.W_OK)):
+        return None
+    return shared if shutil.disk_usage(shared).free > ROOM_BYTES else None
 
 
 def _binaries(home: Path) -> Path:
@@ -199,10 +208,8 @@ def _free_port() -> int:
 
 @contextmanager
 def sqlite_files() -> Iterator[SqliteFiles]:
-    """A folder of databases, in memory where the system has such a place: tests need no durability."""
-    shared = Path("/dev/shm")
-    place = shared if shared.is_dir() and os.access(shared, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="vsq-", dir=place) as folder:
+    """A folder of databases, removed at the end."""
+    with tempfile.TemporaryDirectory(prefix="vsq-", dir=_memory()) as folder:
         yield SqliteFiles(Path(folder))
 
 
