@@ -1,12 +1,13 @@
 """First tables
 
-Revision 0001, the first
+Revision 0001.
 """
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
+from alembic.operations import BatchOperations
 
 revision: str = "0001"
 down_revision: str | None = None
@@ -15,6 +16,14 @@ depends_on: str | None = None
 
 
 UNSETTLED = "status IS NULL OR status = 'provisional' OR (status = 'unscored' AND met < 4)"
+
+
+def _where(
+    batch: BatchOperations, name: str, columns: list[str], predicate: str, *, unique: bool = False
+) -> None:
+    """A partial index with the same predicate on both databases."""
+    where = sa.text(predicate)
+    batch.create_index(name, columns, unique=unique, sqlite_where=where, postgresql_where=where)
 
 
 def upgrade() -> None:
@@ -139,33 +148,20 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("pk", name=op.f("pk_checks")),
     )
     with op.batch_alter_table("checks", schema=None) as batch_op:
-        batch_op.create_index(
+        _where(
+            batch_op,
             "ix_checks_deadline",
             ["deadline"],
-            unique=False,
-            sqlite_where=sa.text("deadline IS NOT NULL AND state IN ('queued', 'waiting_external')"),
-            postgresql_where=sa.text("deadline IS NOT NULL AND state IN ('queued', 'waiting_external')"),
+            "deadline IS NOT NULL AND state IN ('queued', 'waiting_external')",
         )
-        batch_op.create_index(
-            "ix_checks_lease",
-            ["lease_until"],
-            unique=False,
-            sqlite_where=sa.text("state = 'running'"),
-            postgresql_where=sa.text("state = 'running'"),
-        )
-        batch_op.create_index(
-            "ix_checks_ready",
-            ["tier", "precedence", "pk"],
-            unique=False,
-            sqlite_where=sa.text("state = 'queued'"),
-            postgresql_where=sa.text("state = 'queued'"),
-        )
-        batch_op.create_index(
+        _where(batch_op, "ix_checks_lease", ["lease_until"], "state = 'running'")
+        _where(batch_op, "ix_checks_ready", ["tier", "precedence", "pk"], "state = 'queued'")
+        _where(
+            batch_op,
             "uq_checks_live",
             ["project", "key"],
+            "state IN ('queued', 'running', 'waiting_external')",
             unique=True,
-            sqlite_where=sa.text("state IN ('queued', 'running', 'waiting_external')"),
-            postgresql_where=sa.text("state IN ('queued', 'running', 'waiting_external')"),
         )
         batch_op.create_index(
             "uq_checks_project_key_replicate", ["project", "key", "replicate"], unique=True
@@ -254,27 +250,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("pk", name=op.f("pk_trajectories")),
     )
     with op.batch_alter_table("trajectories", schema=None) as batch_op:
-        batch_op.create_index(
-            "ix_trajectories_group",
-            ["run", "group_id"],
-            unique=False,
-            sqlite_where=sa.text("group_id IS NOT NULL"),
-            postgresql_where=sa.text("group_id IS NOT NULL"),
-        )
-        batch_op.create_index(
-            "ix_trajectories_undecided",
-            ["run", "pk"],
-            unique=False,
-            sqlite_where=sa.text("needs_decision"),
-            postgresql_where=sa.text("needs_decision"),
-        )
-        batch_op.create_index(
-            "ix_trajectories_unsettled",
-            ["run", "pk"],
-            unique=False,
-            sqlite_where=sa.text(UNSETTLED),
-            postgresql_where=sa.text(UNSETTLED),
-        )
+        _where(batch_op, "ix_trajectories_group", ["run", "group_id"], "group_id IS NOT NULL")
+        _where(batch_op, "ix_trajectories_undecided", ["run", "pk"], "needs_decision")
+        _where(batch_op, "ix_trajectories_unsettled", ["run", "pk"], UNSETTLED)
         batch_op.create_index("uq_trajectories_run_id", ["run", "id"], unique=True)
 
     op.create_table(
@@ -311,28 +289,10 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("pk", name=op.f("pk_demands")),
     )
     with op.batch_alter_table("demands", schema=None) as batch_op:
-        batch_op.create_index(
-            "ix_demands_held",
-            ["run", "rank"],
-            unique=False,
-            sqlite_where=sa.text("state = 'held'"),
-            postgresql_where=sa.text("state = 'held'"),
-        )
-        batch_op.create_index(
-            "ix_demands_requested",
-            ["check_pk"],
-            unique=False,
-            sqlite_where=sa.text("state = 'requested'"),
-            postgresql_where=sa.text("state = 'requested'"),
-        )
+        _where(batch_op, "ix_demands_held", ["run", "rank"], "state = 'held'")
+        _where(batch_op, "ix_demands_requested", ["check_pk"], "state = 'requested'")
         batch_op.create_index(batch_op.f("ix_demands_trajectory"), ["trajectory"], unique=False)
-        batch_op.create_index(
-            "uq_demands_standing",
-            ["trajectory", "path"],
-            unique=True,
-            sqlite_where=sa.text("state <> 'withdrawn'"),
-            postgresql_where=sa.text("state <> 'withdrawn'"),
-        )
+        _where(batch_op, "uq_demands_standing", ["trajectory", "path"], "state <> 'withdrawn'", unique=True)
 
     op.create_table(
         "reviews",
@@ -362,26 +322,10 @@ def upgrade() -> None:
         sa.UniqueConstraint("id", name=op.f("uq_reviews_id")),
     )
     with op.batch_alter_table("reviews", schema=None) as batch_op:
-        batch_op.create_index(
-            "ix_reviews_due",
-            ["effective_at"],
-            unique=False,
-            sqlite_where=sa.text("state = 'decided'"),
-            postgresql_where=sa.text("state = 'decided'"),
-        )
-        batch_op.create_index(
-            "ix_reviews_open",
-            ["project", "pk"],
-            unique=False,
-            sqlite_where=sa.text("state = 'open'"),
-            postgresql_where=sa.text("state = 'open'"),
-        )
-        batch_op.create_index(
-            "uq_reviews_check_pending",
-            ["check_pk"],
-            unique=True,
-            sqlite_where=sa.text("state IN ('decided', 'open')"),
-            postgresql_where=sa.text("state IN ('decided', 'open')"),
+        _where(batch_op, "ix_reviews_due", ["effective_at"], "state = 'decided'")
+        _where(batch_op, "ix_reviews_open", ["project", "pk"], "state = 'open'")
+        _where(
+            batch_op, "uq_reviews_check_pending", ["check_pk"], "state IN ('decided', 'open')", unique=True
         )
 
     op.create_table(
