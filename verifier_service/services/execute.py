@@ -114,6 +114,7 @@ def _refuse(
         refused.append(Completion(pk=claim.pk, fence=claim.fence, state=CheckState.FAILED, failure=failure))
     if not refused:
         return kept, set()
+    tx.demands.lock([completion.pk for completion in refused])
     accepted = tx.checks.complete(owner, refused)
     return kept, set(tx.demands.satisfy(sorted(accepted)))
 
@@ -176,6 +177,7 @@ def report(
             completion = replace(completion, state=CheckState.QUEUED, spend_attempt=False)
             broke.append(claim)
         completions.append(completion)
+    tx.demands.lock([completion.pk for completion in completions])
     accepted = tx.checks.complete(owner, completions)
     touched: set[int] = set()
     for claim in broke:
