@@ -75,6 +75,13 @@ def test_wrong_usage_is_exit_code_2(runner: CliRunner, command: list[str]) -> No
     assert result.stdout == ""
 
 
+@pytest.mark.parametrize("verb", [["show"], ["claim"], ["decide"], ["release"]], ids=" ".join)
+def test_an_id_may_begin_with_a_dash(runner: CliRunner, verb: list[str]) -> None:
+    rest = ["accept"] if verb == ["decide"] else []
+    assert runner.invoke(app, ["reviews", *verb, "-eeWn7kjkETZgeSK", *rest]).exit_code == 3
+    assert runner.invoke(app, ["reviews", *verb, "--revewer", "me", "x", "y", "z"]).exit_code == 2
+
+
 @pytest.mark.parametrize("url", ["localhost:1", "ftp://a"])
 def test_a_bad_url_is_wrong_usage(runner: CliRunner, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VERIFIER_URL", url)

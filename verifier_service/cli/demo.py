@@ -1,4 +1,4 @@
-"""``verifier demo``: recorded trajectories through a real service on this machine, and what it cost."""
+"""``verifier demo``: prepared trajectories through a real service on this machine, and what it cost."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def demo(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run 98 recorded trajectories up the ladder on this machine, and show what it cost and saved.
+    """Run 98 prepared trajectories up a ladder on this machine, and show what it cost and saved.
 
     On a terminal the service stays up until Ctrl-C, so that the waiting reviews can be decided; else the
     demo ends and says how to start the service on its data again.

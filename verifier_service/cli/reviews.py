@@ -16,6 +16,8 @@ from verifier_service.domain.reviews import Review, ReviewMeasurement
 app = typer.Typer(help="Reviews: what waits for a person. A decision takes effect after the undo grace.")
 
 MOST_ITEMS = 1_000
+# Ids of reviews are random and may begin with a dash, which is no option then.
+ANY_ID = {"ignore_unknown_options": True}
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 MEASURED = re.compile(
     rf"(?P<quantity>[^=\s]+)=(?P<value>{NUMBER})(?:(?:±|\+-)(?P<sigma>{NUMBER}))?\s+(?P<unit>\S+)", re.ASCII
@@ -69,7 +71,7 @@ def _candidate(item: Review) -> str:
     return item.candidate if isinstance(item.candidate, str) else json.dumps(item.candidate)
 
 
-@app.command()
+@app.command(context_settings=ANY_ID)
 def show(id: str, as_json: AsJson = False) -> None:
     """One item with its evidence."""
     with connect() as client:
@@ -97,7 +99,7 @@ def _print(item: Review) -> None:
         say(f"vote: {vote.verdict} by {plain(vote.reviewer)} {plain(vote.reason)}".rstrip())
 
 
-@app.command()
+@app.command(context_settings=ANY_ID)
 def claim(
     id: Annotated[str | None, typer.Argument(help="The next free item when left out.")] = None,
     queue: Annotated[str | None, typer.Option("--queue")] = None,
@@ -136,7 +138,7 @@ def _measurement(text: str) -> ReviewMeasurement:
         raise typer.BadParameter("write 'QUANTITY=VALUE±SIGMA UNIT'", param_hint="--measured") from error
 
 
-@app.command()
+@app.command(context_settings=ANY_ID)
 def decide(
     id: str,
     verdict: Annotated[str, typer.Argument(help="accept or reject")],
@@ -177,7 +179,7 @@ def _vote(verdict: str, reason: str) -> Literal["accept", "reject"]:
     return "reject"
 
 
-@app.command()
+@app.command(context_settings=ANY_ID)
 def release(id: str, reviewer: Reviewer = None, as_json: AsJson = False) -> None:
     """Give an item back, or undo a decision within its grace."""
     with connect() as client:
