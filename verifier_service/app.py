@@ -62,6 +62,7 @@ def create_app(service: Service, *, alive: Callable[[], bool] = lambda: True) ->
         description="Multi-tier verification of agent trajectories: reward records for RL.",
         lifespan=lifespan,
         redirect_slashes=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False},
     )
     app.state.context = context
     for router in ROUTERS:

@@ -8,7 +8,6 @@ from fastapi import Depends, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer, SecurityScopes
 
 from verifier_service.api.context import InContext
-from verifier_service.api.threads import in_thread
 from verifier_service.domain.errors import Forbidden, Unauthenticated
 from verifier_service.domain.runs import Key
 
@@ -23,9 +22,7 @@ async def caller(
     """The key of the caller. Raises ``Unauthenticated``, or ``Forbidden`` when it lacks a scope."""
     if sent is None:
         raise Unauthenticated("no_key", "send an API key as 'Authorization: Bearer KEY'")
-    key = context.keys.recall(sent.credentials)
-    if key is None:
-        key = await in_thread(context.keys.authenticate, sent.credentials)
+    key = await context.keys.authenticate(sent.credentials)
     held = {str(scope) for scope in key.scopes}
     missing = [scope for scope in required.scopes if scope not in held]
     if missing:

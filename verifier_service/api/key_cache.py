@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-import threading
 import time
+from collections.abc import Callable
 
+from verifier_service.api.threads import in_thread
 from verifier_service.domain.ports.store import Store
 from verifier_service.domain.runs import Key
 from verifier_service.services import tenants
@@ -17,34 +19,51 @@ MAX_ENTRIES = 4_096
 class KeyCache:
     """Remembers live keys for ``TTL_S``, so that a revocation by another process holds soon.
 
-    Tokens are not kept, only their hashes. Unknown and revoked tokens are never remembered.
+    Concurrent callers with one token share one look into the database. Tokens are not kept, only their
+    hashes; unknown and revoked ones are never remembered. Use it from one event loop at a time.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[bytes, tuple[Key, float]] = {}
-        self._lock = threading.Lock()
+        self._asking: dict[bytes, asyncio.Task[Key]] = {}
 
-    def recall(self, token: str) -> Key | None:
-        """The key of a token seen a moment ago."""
-        found = self._known.get(_digest(token))
-        return found[0] if found is not None and found[1] > time.monotonic() else None
-
-    def authenticate(self, token: str) -> Key:
-        """The live key behind a token, from the database. Raises ``Unauthenticated``."""
-        with self._store.read() as tx:
-            key = tenants.authenticate(tx, token)
-        with self._lock:
-            if len(self._known) >= MAX_ENTRIES:
-                self._known.clear()
-            self._known[_digest(token)] = (key, time.monotonic() + TTL_S)
-        return key
+    async def authenticate(self, token: str) -> Key:
+        """The live key behind a token. Raises ``Unauthenticated``."""
+        digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+        found = self._known.get(digest)
+        if found is not None and found[1] > time.monotonic():
+            return found[0]
+        task = self._asking.get(digest)
+        if task is None or task.get_loop() is not asyncio.get_running_loop():
+            task = asyncio.create_task(self._ask(digest, token))
+            self._asking[digest] = task
+            task.add_done_callback(self._asked(digest))
+        return await asyncio.shield(task)
 
     def forget(self, key_id: str) -> None:
-        """Drop a key that was just revoked."""
-        with self._lock:
-            self._known = {digest: kept for digest, kept in self._known.items() if kept[0].id != key_id}
+        """Drop a key that was just revoked. May be called from any thread."""
+        for digest, (key, _) in list(self._known.items()):
+            if key.id == key_id:
+                self._known.pop(digest, None)
 
+    async def _ask(self, digest: bytes, token: str) -> Key:
+        asked = time.monotonic()
+        key = await in_thread(self._find, token)
+        if len(self._known) >= MAX_ENTRIES:
+            self._known.clear()
+        self._known[digest] = (key, asked + TTL_S)
+        return key
 
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+    def _asked(self, digest: bytes) -> Callable[[asyncio.Task[Key]], None]:
+        def done(task: asyncio.Task[Key]) -> None:
+            if self._asking.get(digest) is task:
+                del self._asking[digest]
+            if not task.cancelled():
+                task.exception()  # whoever asked has it; a task whose askers left must not complain
+
+        return done
+
+    def _find(self, token: str) -> Key:
+        with self._store.read() as tx:
+            return tenants.authenticate(tx, token)

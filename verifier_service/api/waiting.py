@@ -26,7 +26,8 @@ from verifier_service.domain.runs import Run
 log = logging.getLogger(__name__)
 
 POLL_S = 0.5
-MIN_CYCLE_S = 0.01
+MIN_PAUSE_S = 0.005
+MAX_PAUSE_S = 0.25
 
 T = TypeVar("T")
 RunKey = tuple[str, str]
@@ -167,7 +168,8 @@ class Hub:
                 if everybody or wait.fresh or wait.deadline <= now or wait.key in dirty
             ]
             await self._cycle(asks)
-            await asyncio.sleep(max(0.0, now + MIN_CYCLE_S - loop.time()))
+            # Reading takes at most a quarter of the time, however many wait and however often work commits.
+            await asyncio.sleep(min(MAX_PAUSE_S, max(MIN_PAUSE_S, 3 * (loop.time() - now))))
         self._reader = None
 
     async def _pause(self, poll_at: float) -> None:
