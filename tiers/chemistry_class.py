@@ -16,9 +16,11 @@ _SIGMA = frozenset(
     {"saturated_amine", "saturated_oxygen", "saturated_fluoride", "saturated_hydrocarbon"},
 )
 CLASSES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("heavy_halogen", ("[Br,I]",)),
-    ("nitro_or_azo", ("[NX3+](=O)[O-]", "N=O", "N=N", "[N+]=[N-]", "[n+][O-]", "[N+][O-]")),
+    ("iodide", ("[I]",)),
+    ("bromide", ("[Br]",)),
+    ("nitro_or_azo", ("[NX3+](=O)[O-]", "N=O", "N=N", "[N+]=[N-]", "[n+][O-]", "[NX3+][O-]")),
     ("thione", ("C=S", "c=S", "P=S")),
+    ("sulfide_or_phosphine", ("[SX2]", "[PX3]")),
     ("sulfur_or_phosphorus", ("[S,s,P,p]",)),
     ("quinone", ("O=C1C=CC(=O)C=C1", "O=C1C(=O)C=CC=C1", "O=CC=O", "O=C-C=O", "O=C1C=CC=C1")),
     ("aromatic_acceptor", ("[c,n]-[CX3]=[O,N]", "[c,n]-C#N", "[c,n]=[O,N]")),
@@ -33,7 +35,7 @@ CLASSES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("donor_alkene", ("C=C-[N,O,Cl]",)),
     ("alkene", ("C=C",)),
     ("alkyne", ("C#C",)),
-    ("saturated_chloride", ("[Cl]",)),
+    ("saturated_chloride", ("[C]-[Cl]",)),
     ("saturated_amine", ("[NX3]",)),
     ("saturated_oxygen", ("[OX2]",)),
     ("saturated_fluoride", ("[C]-[F]",)),
@@ -44,7 +46,7 @@ NAMES: tuple[str, ...] = (
     *(name for name, _ in CLASSES),
     "other",
 )
-_ALONE = frozenset({"open_shell", "cation", "anion", "other_element", "nitrile", "other"})
+_ALONE = frozenset({"open_shell", "cation", "anion", "other_element", "nitrile", "iodide", "other"})
 FAMILIES: dict[str, str] = {
     name: name if name in _ALONE else "sigma" if name in _SIGMA else "valence" for name in NAMES
 }
