@@ -120,20 +120,16 @@ def test_a_trajectory_grows_and_its_new_turns_are_judged(client: httpx.Client) -
     assert result["reward"]["status"] == "unscored"
     assert result["reward"]["process"] == [1.0]
     path = f"/v1/runs/{run}/trajectories/t/turns"
-    grown = client.post(path, json={"index": 1, "turns": [BAD_CALL, LAST_CALL]})
-    assert grown.status_code in (200, 202)
-    assert grown.json()["changed"] is True
-    assert (grown.json()["n_turns"], grown.json()["finished"]) == (3, False)
-
-    def judged() -> Any:
-        [record] = client.post(f"/v1/runs/{run}/rewards/query", json={"ids": ["t"]}).json()["records"]
-        return record["process"] if len(record["process"]) == 3 and None not in record["process"] else None
-
-    process = soon(judged)
-    assert process[0] == process[2] == 1.0
-    assert process[1] < 1.0
+    grown = client.post(
+        path, json={"index": 1, "turns": [BAD_CALL, LAST_CALL], "wait": {"seconds": 20}}
+    ).json()
+    assert (grown["changed"], grown["complete"], grown["finished"]) == (True, True, False)
+    assert grown["n_turns"] == 3
+    assert grown["process"][0] < 1.0
+    assert grown["process"][1] == 1.0
+    assert grown["reward"]["process"] == [1.0, *grown["process"]]
     again = client.post(path, json={"index": 1, "turns": [BAD_CALL, LAST_CALL]}).json()
-    assert (again["changed"], again["n_turns"], again["process"]) == (False, 3, process[1:])
+    assert (again["changed"], again["n_turns"], again["process"]) == (False, 3, grown["process"])
     gap = client.post(path, json={"index": 7, "turns": [CALL]})
     assert (gap.status_code, gap.json()["code"]) == (409, "turn_gap")
     other = client.post(path, json={"index": 2, "turns": [BAD_CALL]})
@@ -148,8 +144,7 @@ def test_a_finished_trajectory_grows_no_more(client: httpx.Client) -> None:
     last = {"index": 1, "turns": [LAST_CALL], "answer": "OCC", "finished": True, "wait": {"seconds": 20}}
     ended = client.post(path, json=last)
     assert ended.json()["finished"] is True
-    soon(lambda: case_of(client, run, "t")["status"] == "final")
-    assert case_of(client, run, "t")["reward"] == 1.0
+    assert (ended.json()["reward"]["status"], ended.json()["reward"]["reward"]) == ("final", 1.0)
     assert client.post(path, json=last).json()["changed"] is False
     more = client.post(path, json={"index": 2, "turns": [CALL]})
     assert (more.status_code, more.json()["code"]) == (409, "finished")

@@ -11,10 +11,11 @@ from rdkit import Chem
 from tests.support.story import LADDER, PROJECT, Story, story, story_harness
 from tiers.harness import ProcessHarness
 from verifier_service.domain.evidence import Tier
+from verifier_service.domain.ports.execution import Released
 from verifier_service.domain.reviews import ClaimRequest, ReviewDecision, ReviewMeasurement
 from verifier_service.domain.rewards import RewardCode
 from verifier_service.domain.runs import RunState
-from verifier_service.domain.scoring import MET_FINAL
+from verifier_service.domain.scoring import MET_FINAL, MET_NOTHING
 from verifier_service.domain.states import RewardStatus
 from verifier_service.domain.trajectories import Turn
 from verifier_service.services import desk
@@ -120,15 +121,45 @@ def test_a_retryable_failure_is_tried_again_and_then_given_up(told: Story) -> No
     assert reason.code is RewardCode.INFRASTRUCTURE
 
 
-def test_the_budget_is_never_overspent_and_says_so(told: Story) -> None:
-    # One simulation costs 20 s of reservation = 2.8e-4 credits; the dear tier's quote is 1.4e-4.
+def test_the_budget_is_never_overspent_and_everyone_gets_a_turn(told: Story) -> None:
+    # One measurement reserves 20 s = 2.8e-4 credits and costs far less: three fit at a time.
     told.put_run("r", compute=1e-3)
-    told.submit("r", *({"id": f"t{index}", "answer": "C" * (index + 2)} for index in range(20)))
-    told.rest()
+    names = [f"t{index}" for index in range(8)]
+    told.submit("r", *({"id": name, "answer": "C" * (at + 2)} for at, name in enumerate(names)))
+    told.until(lambda: all(told.standing("r", name).met >= Tier.HIGH_FIDELITY.rank for name in names), 60)
     [compute, _] = told.run("r").accounts
     assert compute.reserved == 0.0
-    assert compute.spent <= 1e-3
-    assert {told.latest("r", f"t{index}").status for index in range(20)} != {RewardStatus.UNSCORED}
+    assert 0.0 < compute.spent <= 1e-3
+    assert all(told.latest("r", name).reward is not None for name in names)
+
+
+def test_a_reservation_in_flight_does_not_exhaust_the_budget_of_others(told: Story) -> None:
+    # Less than the time limit of one dear check reserves (2.8e-4), far more than all of this costs.
+    told.put_run("r", compute=2.7e-4)
+    told.submit("r", {"id": "first", "answer": "CCCC"})
+    told.fast()
+    told.sweep.tick()
+    told.workers[1].drain_once()
+    told.sweep.tick()
+    taken = told.service.take(Tier.HIGH_FIDELITY, 1, "embedded/other")
+    assert taken.jobs, "the first one holds its reservation"
+    told.submit("r", {"id": "second", "answer": "CCCCC"})
+    told.fast()
+    assert told.standing("r", "second").status is None, "it waits"
+    told.service.report("embedded/other", taken, [Released(id=taken.jobs[0].id, note="closing")])
+    told.until(lambda: told.standing("r", "second").met == MET_FINAL)
+    assert told.latest("r", "second").reward is not None
+
+
+def test_growing_reopens_a_wait_that_was_met(told: Story) -> None:
+    told.submit("r", {"id": "t", "answer": None, "turns": [TURN], "finished": False})
+    told.rest()
+    assert told.standing("r", "t").met == MET_FINAL
+    turn = Turn.model_validate_json('{"message": "and then"}')
+    told.service.grow(PROJECT, "r", "t", index=1, turns=[turn], answer=None, finished=False)
+    assert told.standing("r", "t").met == MET_NOTHING
+    told.rest()
+    assert told.standing("r", "t").met == MET_FINAL
 
 
 def test_no_budget_at_all_is_unscored_budget_exhausted(told: Story) -> None:

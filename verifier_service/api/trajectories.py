@@ -80,6 +80,7 @@ async def grow(
     """
     most = context.service.settings.max_wait_s
     wait = allowed(context, growth.wait or WaitSpec(until="fast", seconds=min(GROW_WAIT_S, most)))
+    before = await in_thread(_position, context, caller.project, run, trajectory)
     grown = await in_thread(
         lambda: context.service.grow(
             caller.project,
@@ -92,7 +93,12 @@ async def grow(
         ),
     )
     watching = context.hub.rewards(
-        caller.project, run, {grown.pk: trajectory}, rank=rank_of(wait), seconds=wait.seconds
+        caller.project,
+        run,
+        {grown.pk: trajectory},
+        rank=rank_of(wait),
+        seconds=wait.seconds,
+        beyond=before if grown.changed else 0,
     )
     seen = await attended(request, watching)
     standing = await in_thread(_standing, context, grown.pk)
@@ -133,6 +139,13 @@ async def json_answer(answer: BaseModel, records: int, status: int) -> Response:
     """A JSON response of about so many records, dumped off the loop when it is large."""
     content = await by_size(records * RECORD_BYTES, lambda: answer.model_dump_json(by_alias=True).encode())
     return Response(content, status_code=status, media_type="application/json")
+
+
+def _position(context: Context, project: str, run: str, trajectory: str) -> int:
+    """Feed position of the trajectory's latest record: what is known before its new turns are judged."""
+    with context.service.store.read() as tx:
+        found = tx.trajectories.find(project, run, [trajectory])
+    return (found[trajectory].seq or 0) if trajectory in found else 0
 
 
 def _standing(context: Context, pk: int) -> Standing:

@@ -41,15 +41,16 @@ class Seen:
     records: dict[str, RewardRecord]
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, kw_only=True, slots=True)
 class _Wait:
     key: RunKey
-    rank: int
-    pending: frozenset[int]
-    ids: tuple[str, ...]
-    condition: Callable[[Run], bool] | None
-    deadline: float
-    future: asyncio.Future[Seen]
+    rank: int = 0
+    beyond: int = 0
+    pending: frozenset[int] = frozenset()
+    ids: tuple[str, ...] = ()
+    condition: Callable[[Run], bool] | None = None
+    deadline: float = 0.0
+    future: asyncio.Future[Seen] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     fresh: bool = True
 
 
@@ -90,16 +91,35 @@ class Hub:
         return len(self._waits)
 
     async def rewards(
-        self, project: str, run: str, pks: Mapping[int, str], *, rank: int, seconds: float
+        self,
+        project: str,
+        run: str,
+        pks: Mapping[int, str],
+        *,
+        rank: int,
+        seconds: float,
+        beyond: int = 0,
     ) -> Seen:
-        """Wait until every trajectory (pk -> id) has come as far as ``rank``, at most ``seconds``."""
-        return await self._enter((project, run), frozenset(pks), tuple(pks.values()), None, rank, seconds)
+        """Wait until every trajectory (pk -> id) has come as far as ``rank``, at most ``seconds``.
+
+        Only records after the feed position ``beyond`` count.
+        """
+        return await self._enter(
+            _Wait(
+                key=(project, run),
+                rank=rank,
+                beyond=beyond,
+                pending=frozenset(pks),
+                ids=tuple(pks.values()),
+            ),
+            seconds,
+        )
 
     async def run(
         self, project: str, run: str, condition: Callable[[Run], bool], *, seconds: float
     ) -> bool:
         """Wait until ``condition`` holds for an existing run, at most ``seconds``."""
-        seen = await self._enter((project, run), frozenset(), (), condition, 0, seconds)
+        seen = await self._enter(_Wait(key=(project, run), condition=condition), seconds)
         return seen.met
 
     def close(self) -> None:
@@ -111,20 +131,11 @@ class Hub:
             wait.deadline = 0.0
         self._wake.set()
 
-    async def _enter(
-        self,
-        key: RunKey,
-        pending: frozenset[int],
-        ids: tuple[str, ...],
-        condition: Callable[[Run], bool] | None,
-        rank: int,
-        seconds: float,
-    ) -> Seen:
+    async def _enter(self, wait: _Wait, seconds: float) -> Seen:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self._wake, self._reader = loop, asyncio.Event(), None
-        deadline = 0.0 if self._closing else loop.time() + seconds
-        wait = _Wait(key, rank, pending, ids, condition, deadline, loop.create_future())
+        wait.deadline = 0.0 if self._closing else loop.time() + seconds
         self._waits.add(wait)
         if self._reader is None:
             self._reader = loop.create_task(self._read_on())
@@ -211,7 +222,7 @@ class Hub:
             for ask in asks:
                 wait = ask.wait
                 left = frozenset(
-                    pk for pk in ask.pending if pk in standings and not _is_met(standings[pk], wait.rank)
+                    pk for pk in ask.pending if pk in standings and not _is_met(standings[pk], wait)
                 )
                 met = not left and (wait.condition is None or wait.condition(runs[wait.key]))
                 looks.append(_Look(left, met))
@@ -226,9 +237,9 @@ class Hub:
         ]
 
 
-def _is_met(standing: Standing, rank: int) -> bool:
+def _is_met(standing: Standing, wait: _Wait) -> bool:
     """Whether one trajectory has come that far. Before its first record nothing has been looked at."""
-    return standing.status is not None and standing.met >= rank
+    return standing.seq is not None and standing.seq > wait.beyond and standing.met >= wait.rank
 
 
 def _of(records: Mapping[str, RewardRecord], ids: Sequence[str]) -> dict[str, RewardRecord]:

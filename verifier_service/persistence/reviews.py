@@ -30,7 +30,7 @@ class SqlReviews:
     ) -> str:
         """Idempotent while the check's item is pending; a check that is sent again gets a new one."""
         values = {
-            "id": secrets.token_urlsafe(_ID_BYTES),
+            "id": secrets.token_hex(_ID_BYTES),
             "project": project,
             "check_pk": check,
             "queue": queue,

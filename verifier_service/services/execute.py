@@ -17,6 +17,7 @@ from verifier_service.domain.states import CheckState
 
 BACKOFF_S = 1.0
 MAX_BACKOFF_S = 60.0
+REFUND_WAIT_S = 1.0
 FULL_SHARE = 0.999
 
 
@@ -44,7 +45,8 @@ def take(
     """Claim the best ready checks of a tier and reserve the price of their time limits.
 
     A reservation is cut to what the budget covers, and the time limit with it; what the budget cannot
-    cover at all is not run: its demands are withdrawn as ``budget_exhausted``.
+    cover at all is not run: it waits while other work of its payer may still refund a reservation, and
+    else its demands are withdrawn as ``budget_exhausted``.
     """
     claims = tx.checks.claim(tier, limit, owner, ttl_s)
     if not claims:
@@ -94,7 +96,7 @@ def _reservation(catalog: Catalog, tariff: Tariff, claim: Claim) -> Reservation:
         pk=claim.pk,
         project=claim.project,
         run=claim.payer,
-        account="human" if claim.external else "compute",
+        account=_account(claim)[2],
         wanted=wanted,
         least=least,
     )
@@ -140,15 +142,37 @@ def _resource(code: str, message: str) -> Failure:
 
 
 def _give_up(tx: Transaction, owner: str, claims: Sequence[Claim]) -> set[int]:
-    """Return unpaid claims; their payer's demands go, other runs' demands take over the bill."""
+    """Return unpaid claims. Where nothing in flight can refund anything to their payer, its demands
+    go, and other runs' demands take over the bill; returns the trajectories of those."""
+    if not claims:
+        return set()
+    hopeful = {place for place in {_account(claim) for claim in claims} if _may_be_refunded(tx, *place)}
+    returned = [
+        Completion(
+            pk=claim.pk,
+            fence=claim.fence,
+            state=CheckState.QUEUED,
+            spend_attempt=False,
+            delay_s=REFUND_WAIT_S if _account(claim) in hopeful else 0.0,
+        )
+        for claim in claims
+    ]
+    tx.checks.complete(owner, returned)
     touched: set[int] = set()
     for claim in claims:
-        tx.checks.complete(
-            owner,
-            [Completion(pk=claim.pk, fence=claim.fence, state=CheckState.QUEUED, spend_attempt=False)],
-        )
-        touched |= _withdraw_payer(tx, claim)
+        if _account(claim) not in hopeful:
+            touched |= _withdraw_payer(tx, claim)
     return touched
+
+
+def _account(claim: Claim) -> tuple[str, str, str]:
+    return claim.project, claim.payer, "human" if claim.external else "compute"
+
+
+def _may_be_refunded(tx: Transaction, project: str, run: str, kind: str) -> bool:
+    return any(
+        account.kind == kind and account.reserved > 0 for account in tx.ledger.accounts(project, run)
+    )
 
 
 def _withdraw_payer(tx: Transaction, claim: Claim) -> set[int]:

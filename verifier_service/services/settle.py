@@ -13,7 +13,7 @@ from verifier_service.domain.ports.policy import Beliefs
 from verifier_service.domain.ports.runs import StandingUpdate
 from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.rewards import RewardRecord
-from verifier_service.domain.scoring import Draft, met_rank, score
+from verifier_service.domain.scoring import MET_NOTHING, Draft, met_rank, score
 from verifier_service.domain.states import RewardStatus
 
 
@@ -30,6 +30,8 @@ def settle(
     updates: list[StandingUpdate] = []
     for case in cases:
         if not closing and case.live(up_to=Tier.FAST):
+            if case.standing.met != MET_NOTHING:
+                updates.append(_update(case, None, MET_NOTHING))
             continue
         draft = score(case, beliefs.estimate(case.ladder, case.rung_evidence()), closing=closing)
         mark = fingerprint(draft)
