@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from verifier_service.api import (
     cases,
     groups,
+    growth,
     health,
     keys,
     ladders,
@@ -19,6 +20,7 @@ from verifier_service.api import (
 
 ROUTERS: tuple[APIRouter, ...] = (
     trajectories.router,
+    growth.router,
     cases.router,
     rewards.router,
     groups.router,

@@ -1,22 +1,19 @@
-"""Trajectories: taken in, grown turn by turn, cancelled."""
+"""Trajectories: taken in, and cancelled."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
 from verifier_service.api.auth import Submitter
 from verifier_service.api.batches import Batch, parse_batch
-from verifier_service.api.bodies import body_of, described
+from verifier_service.api.bodies import described
 from verifier_service.api.context import Context, InContext
-from verifier_service.api.envelopes import NO_WAIT, BatchRequest, GrowAnswer, Growth, item_error, rank_of
+from verifier_service.api.envelopes import NO_WAIT, BatchRequest, item_error, rank_of
 from verifier_service.api.paths import RunId, TrajectoryId
 from verifier_service.api.problems import LimitExceeded, documented
-from verifier_service.api.threads import by_size, in_thread
+from verifier_service.api.threads import by_size
 from verifier_service.api.waiting import Seen, attended
-from verifier_service.domain.cases import Standing
 from verifier_service.domain.wire import (
     CancelResponse,
     SubmitResponse,
@@ -28,7 +25,6 @@ from verifier_service.services.intake import Intake
 
 router = APIRouter(prefix="/v1/runs/{run}/trajectories", tags=["trajectories"])
 
-GROW_WAIT_S = 5.0
 NOT_YET = "The wait is not met for every item"
 RECORD_BYTES = 1_000  # a reward record in JSON, roughly
 
@@ -60,63 +56,6 @@ async def submit(run: RunId, request: Request, caller: Submitter, context: InCon
     return await json_answer(answer, len(batch.items), 200 if seen.met else 202)
 
 
-@router.post(
-    "/{trajectory}/turns",
-    response_model=GrowAnswer,
-    responses={202: {"model": GrowAnswer, "description": NOT_YET}, **documented(404, 409, 413)},
-    openapi_extra=described(Growth),
-)
-async def grow(
-    run: RunId,
-    trajectory: TrajectoryId,
-    caller: Submitter,
-    growth: Annotated[Growth, Depends(body_of(Growth))],
-    request: Request,
-    context: InContext,
-) -> Response:
-    """Add turns to an unfinished trajectory; the process rewards of the new turns come back.
-
-    Scope: `submit`. Idempotent by `index`.
-    """
-    most = context.service.settings.max_wait_s
-    wait = allowed(context, growth.wait or WaitSpec(until="fast", seconds=min(GROW_WAIT_S, most)))
-    before = await in_thread(_position, context, caller.project, run, trajectory)
-    grown = await in_thread(
-        lambda: context.service.grow(
-            caller.project,
-            run,
-            trajectory,
-            index=growth.index,
-            turns=growth.turns,
-            answer=growth.answer,
-            finished=growth.finished,
-        ),
-    )
-    watching = context.hub.rewards(
-        caller.project,
-        run,
-        {grown.pk: trajectory},
-        rank=rank_of(wait),
-        seconds=wait.seconds,
-        beyond=before if grown.changed else 0,
-    )
-    seen = await attended(request, watching)
-    standing = await in_thread(_standing, context, grown.pk)
-    end = growth.index + len(growth.turns)
-    reward = seen.records.get(trajectory)
-    judged = reward.process[growth.index : end] if reward is not None else ()
-    answer = GrowAnswer(
-        id=trajectory,
-        changed=grown.changed,
-        n_turns=standing.n_turns,
-        finished=standing.finished,
-        process=(*judged, *[None] * (len(growth.turns) - len(judged))),
-        complete=seen.met,
-        reward=reward,
-    )
-    return await json_answer(answer, 1 + standing.n_turns // 100, 200 if seen.met else 202)
-
-
 @router.post("/{trajectory}/cancel", responses=documented(404))
 def cancel(run: RunId, trajectory: TrajectoryId, caller: Submitter, context: InContext) -> CancelResponse:
     """Withdraw what is still wanted for a trajectory. Scope: `submit`. Idempotent."""
@@ -139,18 +78,6 @@ async def json_answer(answer: BaseModel, records: int, status: int) -> Response:
     """A JSON response of about so many records, dumped off the loop when it is large."""
     content = await by_size(records * RECORD_BYTES, lambda: answer.model_dump_json(by_alias=True).encode())
     return Response(content, status_code=status, media_type="application/json")
-
-
-def _position(context: Context, project: str, run: str, trajectory: str) -> int:
-    """Feed position of the trajectory's latest record: what is known before its new turns are judged."""
-    with context.service.store.read() as tx:
-        found = tx.trajectories.find(project, run, [trajectory])
-    return (found[trajectory].seq or 0) if trajectory in found else 0
-
-
-def _standing(context: Context, pk: int) -> Standing:
-    with context.service.store.read() as tx:
-        return tx.trajectories.standings([pk])[pk]
 
 
 def _answer(batch: Batch, taken: Intake, seen: Seen) -> SubmitResponse:
