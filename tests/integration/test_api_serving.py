@@ -20,7 +20,9 @@ import pytest
 from tests.support import server
 from tests.support.server import JUDGED, ROOT, act, submit
 from verifier_service import bootstrap
+from verifier_service.api import problems
 from verifier_service.app import ensure_admin_key
+from verifier_service.domain import errors
 from verifier_service.services import tenants
 from verifier_service.settings import Settings
 
@@ -183,6 +185,39 @@ def test_a_wrong_method_names_the_right_ones() -> None:
             ("/v1/reviews/x", "GET"),
         ):
             assert client.patch(path).headers["allow"] == methods
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (errors.InvalidInput("c", "m"), 422),
+        (errors.Unauthenticated("c", "m"), 401),
+        (errors.Forbidden("c", "m"), 403),
+        (errors.NotFound("c", "m"), 404),
+        (errors.Conflict("c", "m"), 409),
+        (errors.LeaseLost("c", "m"), 409),
+        (errors.BudgetExhausted("c", "m"), 402),
+        (errors.Contended("c", "m"), 503),
+        (errors.Transient("c", "m"), 500),
+    ],
+)
+def test_every_domain_error_has_its_status(error: errors.VerificationError, status: int) -> None:
+    answer = problems.of_error(error)
+    body = json.loads(bytes(answer.body))
+    assert (answer.status_code, body["status"], body["code"]) == (status, status, "c")
+    assert body["retryable"] is error.retryable
+    assert ("retry-after" in answer.headers) == (status == 503)
+    assert ("www-authenticate" in answer.headers) == (status == 401)
+
+
+def test_what_a_problem_quotes_cannot_break_its_body() -> None:
+    strange = "half \ud800, NUL \x00, " + "long " * 10_000
+    body = bytes(problems.of_error(errors.InvalidInput("c", strange, field="\udfff")).body)
+    assert len(body) < 20_000
+    read = json.loads(body)
+    for text in (read["detail"], read["field"]):
+        text.encode()
+        assert "\x00" not in text
 
 
 def test_an_unexpected_error_says_nothing_about_the_inside(tmp_path: Path) -> None:
