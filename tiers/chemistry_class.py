@@ -20,8 +20,9 @@ CLASSES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("bromide", ("[Br]",)),
     ("nitro_or_azo", ("[NX3+](=O)[O-]", "N=O", "N=N", "[N+]=[N-]", "[n+][O-]", "[NX3+][O-]")),
     ("thione", ("C=S", "c=S", "P=S")),
-    ("sulfide_or_phosphine", ("[SX2]", "[PX3]")),
-    ("sulfur_or_phosphorus", ("[S,s,P,p]",)),
+    ("sulfide_or_phosphine", ("[SX2]", "[P;X3;!$(P=*)]")),
+    ("thiophene", ("[s,p]",)),
+    ("oxidised_sulfur_or_phosphorus", ("[S,P]",)),
     ("quinone", ("O=C1C=CC(=O)C=C1", "O=C1C(=O)C=CC=C1", "O=CC=O", "O=C-C=O", "O=C1C=CC=C1")),
     ("aromatic_acceptor", ("[c,n]-[CX3]=[O,N]", "[c,n]-C#N", "[c,n]=[O,N]")),
     ("aromatic_lone_pair", ("[nX2]",)),
@@ -30,7 +31,8 @@ CLASSES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("conjugated_carbonyl", ("[C]=[C,N]-[C]=[O,N]", "[C]#[C]-[C]=O", "C=C=[O,N]")),
     ("nitrile", ("C#N",)),
     ("polyene", ("C=C-C=[C,N]", "C#C-C=C", "C#C-C#C", "C=C=C")),
-    ("ketone_or_aldehyde", ("[#6][CX3](=O)[#6,#1]", "[CX3H1,CX3H2]=O", "C=[NX2]")),
+    ("ketone_or_aldehyde", ("[#6][CX3](=O)[#6,#1]", "[CX3H1,CX3H2]=O")),
+    ("imine", ("C=[NX2]",)),
     ("acyl", ("[CX3](=O)[O,N,F,Cl]",)),
     ("donor_alkene", ("C=C-[N,O,Cl]",)),
     ("alkene", ("C=C",)),
@@ -46,7 +48,10 @@ NAMES: tuple[str, ...] = (
     *(name for name, _ in CLASSES),
     "other",
 )
-_ALONE = frozenset({"open_shell", "cation", "anion", "other_element", "nitrile", "iodide", "other"})
+_ALONE = frozenset(
+    {"open_shell", "cation", "anion", "other_element", "nitrile", "iodide", "other"}
+    | {"oxidised_sulfur_or_phosphorus"},
+)
 FAMILIES: dict[str, str] = {
     name: name if name in _ALONE else "sigma" if name in _SIGMA else "valence" for name in NAMES
 }

@@ -97,17 +97,17 @@ def _default(families: list[Pairs]) -> Line:
 def _family_lines(members: Mapping[str, Pairs], prior: Line) -> dict[str, Line]:
     """The shrunk lines of the classes of one family; each σ² is shrunk towards their pooled σ²."""
     residuals = {name: _residuals(group, prior) for name, group in members.items()}
-    every = [residual for group in residuals.values() for residual in group]
-    pooled, inflation = _mean_square(every), _small_sample(len(every))
+    pooled = _mean_square([residual for group in residuals.values() for residual in group])
     lines = {}
     for name, group in members.items():
         own, count = _mean_square(residuals[name]), len(group)
         variance = (count * own + PSEUDO_COUNT * pooled) / (count + PSEUDO_COUNT)
-        lines[name] = Line(*_huber(group, prior), max(MIN_SIGMA, inflation * sqrt(variance)), count)
+        sigma = _small_sample(count + PSEUDO_COUNT) * sqrt(variance)
+        lines[name] = Line(*_huber(group, prior), max(MIN_SIGMA, sigma), count)
     return lines
 
 
-def _small_sample(count: int) -> float:
+def _small_sample(count: float) -> float:
     """How much wider a 90% interval is when its σ was estimated from ``count`` residuals of a line.
 
     Cornish-Fisher expansion of Student's t at 95% (Abramowitz and Stegun 26.7.5), count - 2 degrees.
