@@ -6,19 +6,14 @@ import threading
 import time
 from itertools import pairwise
 
-import psutil
 import pytest
 
-from tests.support.harnesses import all_closed, by_id, done, jobs, make_harness, nobody
+from tests.support.harnesses import all_closed, by_id, done, jobs, make_harness, nobody, verifier_children
 from verifier_service.domain.errors import LeaseLost
 from verifier_service.domain.evidence import Finding
 from verifier_service.domain.ports.execution import Done, Released
 
 pytestmark = pytest.mark.usefixtures(all_closed.__name__)
-
-
-def children() -> list[psutil.Process]:
-    return psutil.Process().children()
 
 
 def test_a_cancelled_item_is_stopped_and_its_neighbours_finish() -> None:
@@ -69,7 +64,7 @@ def test_the_heart_beats_while_an_item_runs() -> None:
 def test_a_lost_lease_ends_the_run_and_the_child() -> None:
     harness = make_harness(beat_s=0.1)
     list(harness.run(jobs("ok"), nobody))
-    (child,) = children()
+    (child,) = verifier_children()
 
     def beat() -> None:
         raise LeaseLost("lease_lost", "another worker has it")
@@ -87,10 +82,10 @@ def test_an_abandoned_run_kills_its_child() -> None:
     harness = make_harness()
     run = harness.run(jobs("ok", {"do": "sleep", "s": 0.02}, "spin", time_s=60.0), nobody)
     next(run)
-    (child,) = children()
+    (child,) = verifier_children()
     run.close()  # type: ignore[attr-defined]
     assert not child.is_running()
-    assert children() == []
+    assert verifier_children() == []
 
 
 def test_closing_from_another_thread_gives_the_rest_back() -> None:
@@ -104,6 +99,6 @@ def test_closing_from_another_thread_gives_the_rest_back() -> None:
     closer.join()
     assert set(results) == {"1", "2", "3"}
     assert [results[key].note for key in "123" if isinstance(results[key], Released)] == ["closing"] * 3
-    assert children() == []
+    assert verifier_children() == []
     (late,) = harness.run(jobs("ok"), nobody)
     assert isinstance(late, Released)

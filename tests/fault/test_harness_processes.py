@@ -14,7 +14,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.harnesses import all_closed, by_id, done, jobs, make_harness, nobody, running, soon
+from tests.support.harnesses import (
+    all_closed,
+    by_id,
+    done,
+    jobs,
+    make_harness,
+    nobody,
+    running,
+    soon,
+    verifier_children,
+)
 from tests.support.verifiers import PLUGIN
 from tiers.harness import ProcessHarness
 from tiers.harness_nest import PREFIX, Nest, remove_abandoned
@@ -23,7 +33,7 @@ from verifier_service.domain.ports.execution import Done
 
 PARENT = """
 import sys
-from tests.support.harnesses import jobs, make_harness, nobody
+from tests.support.harnesses import jobs, make_harness, nobody, verifier_children
 harness = make_harness(folder=sys.argv[1])
 for result in harness.run(jobs("ok", {"do": sys.argv[2], "pidfile": sys.argv[3]}, time_s=600), nobody):
     print(result.outcome.labels["pid"], flush=True)
@@ -77,9 +87,9 @@ def test_fifty_runs_leak_nothing(tmp_path: Path) -> None:
         assert len(by_id(harness.run(batch, nobody))) == len(batch)
     assert me.num_fds() == descriptors
     assert me.num_threads() == threads
-    assert len(me.children()) == len(list(tmp_path.iterdir())) == 1
+    assert len(verifier_children()) == len(list(tmp_path.iterdir())) == 1
     harness.close()
-    assert me.children() == []
+    assert verifier_children() == []
     assert list(tmp_path.iterdir()) == []
 
 

@@ -30,6 +30,11 @@ def make_harness(**options: Any) -> ProcessHarness:
     return harness
 
 
+def verifier_children() -> list[psutil.Process]:
+    """The verifier processes of this process; servers that other tests share are not among them."""
+    return [child for child in psutil.Process().children() if "tiers.child" in child.cmdline()]
+
+
 @pytest.fixture
 def all_closed() -> Iterator[None]:
     """Close every harness made by the test, however it ends."""

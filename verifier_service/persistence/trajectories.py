@@ -11,6 +11,7 @@ from sqlalchemy import Row, Select, func, select, update
 from verifier_service.domain.cases import Body, Case, NewTrajectory, Standing
 from verifier_service.domain.errors import Conflict
 from verifier_service.domain.ports.runs import Decided, StandingUpdate
+from verifier_service.domain.scoring import MET_NOTHING
 from verifier_service.domain.states import RewardStatus
 from verifier_service.domain.trajectories import Turn
 from verifier_service.persistence import tables
@@ -223,7 +224,7 @@ _FRESH: dict[str, str | float | None] = {
     "needs_decision": False,
     "decided_on": -1,
     "revision": 0,
-    "met": 0,
+    "met": MET_NOTHING,
 }
 
 
