@@ -36,26 +36,19 @@ def candidate_digest(kind: str, canonical: str, toolkit: str) -> str:
     return digest("candidate", kind, canonical, toolkit)
 
 
-def check_key(
-    *,
-    subject: str,
-    verifier: str,
-    version: str,
-    libraries: Mapping[str, str],
-    params: Mapping[str, JsonValue],
-    inputs: Mapping[str, JsonValue],
+def method_digest(
+    verifier: str, version: str, libraries: Mapping[str, str], params: Mapping[str, JsonValue]
 ) -> str:
+    """Address of how something is judged: verifier, its version, its libraries' versions, parameters."""
+    return digest(
+        "method", verifier, version, canonical_json(dict(libraries)), canonical_json(dict(params))
+    )
+
+
+def check_key(*, subject: str, method: str, inputs: Mapping[str, JsonValue]) -> str:
     """Address of a check.
 
-    ``subject`` is a candidate digest or the digest of a prefix of turns, ``inputs`` the parts of the
-    problem that the verifier declared it reads.
+    ``subject`` is a candidate digest or the digest of a prefix of turns, ``method`` a method digest,
+    ``inputs`` the parts of the problem that the verifier declared it reads.
     """
-    return digest(
-        "check",
-        subject,
-        verifier,
-        version,
-        canonical_json(dict(libraries)),
-        canonical_json(dict(params)),
-        canonical_json(dict(inputs)),
-    )
+    return digest("check", subject, method, canonical_json(dict(inputs)))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from functools import lru_cache
+from typing import NamedTuple
+
 from verifier_service.domain.cases import Body, Standing
 from verifier_service.domain.checks import NewCheck
-from verifier_service.domain.digests import check_key
+from verifier_service.domain.digests import canonical_json, check_key, method_digest
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ladders import Rung, VerifierUse
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.records import JsonObject, JsonValue
-from verifier_service.domain.verifiers import CheckInput, Readable
+from verifier_service.domain.verifiers import CheckInput, Readable, VerifierInfo
 
 IDENTIFY_PATH = "identify"
 
@@ -33,8 +37,8 @@ def plan_check(
     Process checks are keyed by the digest of the turns, all others by the candidate (its raw digest
     while it could not be identified), together with the inputs that the verifier declares it reads.
     """
-    info = catalog.verifier(rung.use.use)
-    params = catalog.validate_params(info.name, rung.use.params)
+    method = _method(catalog, rung.use.use, canonical_json(rung.use.params))
+    info = method.info
     candidate: JsonValue = standing.canonical if standing.canonical is not None else body.answer
     read = _read(info.reads - {"candidate", "turns"}, body)
     item = CheckInput(
@@ -45,24 +49,34 @@ def plan_check(
         turns=body.turns if "turns" in info.reads else (),
     )
     return NewCheck(
-        key=check_key(
-            subject=_subject(standing, info.reads),
-            verifier=info.name,
-            version=info.version,
-            libraries=catalog.library_versions(info.name),
-            params=params,
-            inputs=read,
-        ),
+        key=check_key(subject=_subject(standing, info.reads), method=method.digest, inputs=read),
         verifier=info.name,
         version=info.version,
         tier=info.tier,
-        params=params,
+        params=method.params,
         item=item.model_dump_json(exclude_defaults=True),
         external=info.external,
         priority=priority,
         max_attempts=info.limits.max_attempts,
         deadline=deadline,
     )
+
+
+class _Method(NamedTuple):
+    """A verifier with validated parameters, and the digest of all that decides how it judges."""
+
+    info: VerifierInfo
+    params: JsonObject
+    digest: str
+
+
+@lru_cache(maxsize=1_024)
+def _method(catalog: Catalog, verifier: str, declared: str) -> _Method:
+    """The method of a rung; ``declared`` are its parameters as canonical JSON."""
+    info = catalog.verifier(verifier)
+    params = catalog.validate_params(info.name, json.loads(declared))
+    libraries = catalog.library_versions(info.name)
+    return _Method(info, params, method_digest(info.name, info.version, libraries, params))
 
 
 def _subject(standing: Standing, reads: frozenset[Readable]) -> str:

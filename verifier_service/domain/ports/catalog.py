@@ -24,6 +24,9 @@ class VerifierListing(Record):
 class Catalog(Protocol):
     """What is installed. Read-only; answers do not change while the process lives."""
 
+    def __hash__(self) -> int:
+        """By identity: what was asked of one catalogue may be remembered."""
+
     def verifier(self, name: str) -> VerifierInfo:
         """Return the declaration. Raises ``NotFound``."""
 
