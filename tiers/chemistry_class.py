@@ -12,6 +12,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+# Atoms apart in one pattern (joined by a dot) must both occur, anywhere in the molecule.
+_AMINE = "[NX3;!$(N-[#6X3,#6X2]);!$(N-[!#6;!#1]);!$(N=*)]"
 _SIGMA = frozenset(
     {"saturated_amine", "saturated_oxygen", "saturated_fluoride", "saturated_hydrocarbon"},
 )
@@ -28,6 +30,7 @@ CLASSES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("aromatic_lone_pair", ("[nX2]",)),
     ("aromatic_donor", ("[c]-[NX3,OX2]", "[o,nX3]")),
     ("aromatic", ("[a]",)),
+    ("amine_with_acceptor", (f"{_AMINE}.[$(C=[O,N]),$(C#N),$(C-Cl)]",)),
     ("conjugated_carbonyl", ("[C]=[C,N]-[C]=[O,N]", "[C]#[C]-[C]=O", "C=C=[O,N]")),
     ("nitrile", ("C#N",)),
     ("polyene", ("C=C-C=[C,N]", "C#C-C=C", "C#C-C#C", "C=C=C")),

@@ -118,6 +118,8 @@ def _binomial_bounds(count: int, share: float, tail: float) -> tuple[int, int]:
         ("CC#N", "nitrile"),
         ("CC=O", "ketone_or_aldehyde"),
         ("CC(=O)N", "acyl"),
+        ("NCC(=O)O", "amine_with_acceptor"),
+        ("CN(C)CCCl", "amine_with_acceptor"),
         ("C=CC=O", "conjugated_carbonyl"),
         ("O=C1C=CC(=O)C=C1", "quinone"),
         ("c1ccccc1", "aromatic"),
