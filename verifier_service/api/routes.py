@@ -11,6 +11,7 @@ from verifier_service.api import (
     health,
     keys,
     ladders,
+    metrics,
     reviews,
     rewards,
     runs,
@@ -30,4 +31,5 @@ ROUTERS: tuple[APIRouter, ...] = (
     reviews.router,
     keys.router,
     health.router,
+    metrics.router,
 )

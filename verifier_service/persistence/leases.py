@@ -74,6 +74,11 @@ class Leases:
         counted = select(_checks.c.tier, func.count().label("n")).where(sql(tables.QUEUED), _due())
         return {Tier(row.tier): row.n for row in self._db.all(counted.group_by(_checks.c.tier))}
 
+    def live(self) -> dict[tuple[Tier, CheckState], int]:
+        counted = select(_checks.c.tier, _checks.c.state, func.count().label("n")).where(sql(tables.LIVE))
+        rows = self._db.all(counted.group_by(_checks.c.tier, _checks.c.state))
+        return {(Tier(row.tier), CheckState(row.state)): row.n for row in rows}
+
 
 _CLAIMED = select(
     _checks.c.pk,

@@ -98,6 +98,10 @@ class Checks(Protocol):
         """Number of claimable checks per tier, now."""
         ...
 
+    def live(self) -> dict[tuple[Tier, CheckState], int]:
+        """How many checks are queued, running or waiting, per tier."""
+        ...
+
     def view(self, pk: int) -> CheckView:
         """One check. Raises ``NotFound``."""
         ...
