@@ -34,7 +34,7 @@ CLASSES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("conjugated_carbonyl", ("[C]=[C,N]-[C]=[O,N]", "[C]#[C]-[C]=O", "C=C=[O,N]")),
     ("nitrile", ("C#N",)),
     ("polyene", ("C=C-C=[C,N]", "C#C-C=C", "C#C-C#C", "C=C=C")),
-    ("ketone_or_aldehyde", ("[#6][CX3](=O)[#6,#1]", "[CX3H1,CX3H2]=O")),
+    ("ketone_or_aldehyde", ("[#6][CX3](=O)[#6,#1]", "[CX3H1;!$(C-[!#6;!#1])]=O", "[CX3H2]=O")),
     ("imine", ("C=[NX2]",)),
     ("acyl", ("[CX3](=O)[O,N,F,Cl]",)),
     ("donor_alkene", ("C=C-[N,O,Cl]",)),

@@ -117,6 +117,8 @@ def _binomial_bounds(count: int, share: float, tail: float) -> tuple[int, int]:
         ("C#C", "alkyne"),
         ("CC#N", "nitrile"),
         ("CC=O", "ketone_or_aldehyde"),
+        ("C=O", "ketone_or_aldehyde"),
+        ("OC=O", "acyl"),
         ("CC(=O)N", "acyl"),
         ("NCC(=O)O", "amine_with_acceptor"),
         ("CN(C)CCCl", "amine_with_acceptor"),
