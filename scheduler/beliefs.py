@@ -124,7 +124,7 @@ def _counting(
     if quantity is None:
         return None
     if measurement.quantity == quantity.name:
-        return measurement
+        return measurement if measurement.unit == quantity.unit else None
     if use is None or use.map is None:
         return None
     declared = map_named(use.map)

@@ -57,8 +57,8 @@ class ThresholdPolicy:
                 answers[index] = answer
         left = {"compute": budgets.compute, "human": budgets.human}
         wishes.sort(key=lambda item: (-_density(item[1]), item[1].case.trajectory))
-        for rank, (index, wish) in enumerate(wishes):
-            answers[index] = _afford(wish, left, rank)
+        for index, wish in wishes:
+            answers[index] = _afford(wish, left)
         return [answers[index] for index in range(len(cases))]
 
     def _wish(self, case: PolicyCase) -> Wish | Decision:
@@ -120,7 +120,7 @@ def _density(wish: Wish) -> float:
     return wish.score * wish.case.multiplicity / max(wish.option.credits, FLOOR_CREDITS)
 
 
-def _afford(wish: Wish, left: dict[str, float], rank: int) -> Decision:
+def _afford(wish: Wish, left: dict[str, float]) -> Decision:
     account, price = wish.option.account, wish.option.credits
     if price > left[account]:
         return Decision(
@@ -131,7 +131,7 @@ def _afford(wish: Wish, left: dict[str, float], rank: int) -> Decision:
             reason=f"{wish.reason}; {wish.option.tier} costs about {price:.2g} credits and the {account} "
             f"budget has {left[account]:.2g} left",
             quote=price,
-            rank=float(rank),
+            rank=_density(wish),
         )
     left[account] -= price
     return Decision(

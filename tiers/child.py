@@ -27,7 +27,7 @@ from tiers.child_wire import (
     read_batch,
 )
 from verifier_service.domain.evidence import Failure, Finding, Outcome
-from verifier_service.domain.verifiers import CheckInput, Params, Verifier
+from verifier_service.domain.verifiers import CheckInput, Params, Verifier, VerifierInfo, unexpected
 
 HOLD_S = 0.002
 
@@ -202,7 +202,7 @@ class Bench:
                     outcome: object = next(outcomes, None)
                     ended = outcome is None
                 except BaseException as error:  # noqa: BLE001 - even SystemExit is only this item's failure
-                    outcome, ended = _raised(error), True
+                    outcome, ended = _raised(error, verifier.info), True
                 position += 1
                 self._report.end(index, outcome)
                 if ended:
@@ -218,9 +218,9 @@ class Bench:
         self._report.end(index, Failure(kind="permanent", code=code, message=text))
 
 
-def _raised(error: BaseException) -> Failure:
-    text = f"{type(error).__name__}: {error}".encode("ascii", "backslashreplace").decode()[:500]
-    return Failure(kind="permanent", code="verifier_error", message=f"unexpected error: {text}")
+def _raised(error: BaseException, info: VerifierInfo) -> Failure:
+    text = unexpected(error, info).encode("ascii", "backslashreplace").decode()
+    return Failure(kind="permanent", code="verifier_error", message=text)
 
 
 def _installed_version(library: str) -> str:

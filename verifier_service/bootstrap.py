@@ -25,7 +25,8 @@ from verifier_service.domain.ports.execution import Done, Harness, Released
 from verifier_service.domain.ports.policy import Beliefs, Policy, Tariff
 from verifier_service.domain.ports.store import Store, Transaction
 from verifier_service.domain.records import JsonObject
-from verifier_service.domain.runs import Budgets, RunSpec
+from verifier_service.domain.runs import Budgets, Run, RunSpec
+from verifier_service.domain.scoring import BUDGET_EXHAUSTED
 from verifier_service.domain.trajectories import TrajectorySubmission, Turn
 from verifier_service.persistence import migrate
 from verifier_service.persistence.engine import create_store
@@ -42,13 +43,15 @@ UNIT_PAUSE_S = 0.01
 class Step(Generic[T]):
     """What one piece of work leaves: its value, the cases it touched, and tiers with new work.
 
-    ``known`` are bodies of those cases that need not be read again.
+    ``known`` are bodies of those cases that need not be read again; ``again`` asks once more for what
+    the budget could not pay.
     """
 
     value: T
     pks: Collection[int]
     known: Mapping[int, Body] | None = None
     woken: Collection[Tier] = ()
+    again: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +124,15 @@ class Service:
     def cancel(self, project: str, run: str, trajectory: str) -> None:
         """Withdraw what is wanted for a trajectory, and say so in its record."""
         self.event(lambda tx: Step(None, [grow.cancel(tx, project, run, trajectory)]))
+
+    def put_run(self, project: str, run: str, spec: RunSpec) -> Run:
+        """Declare a run or change it; what its budget could not pay before is asked for again."""
+
+        def step(tx: Transaction) -> Step[Run]:
+            stored = tx.runs.put(project, run, spec, intake.seed_of(project, run))
+            return Step(stored, tx.demands.unpaid(project, run, BUDGET_EXHAUSTED), again=True)
+
+        return self.event(step)
 
     def close_run(self, project: str, run: str) -> None:
         """Take no more trajectories (idempotent); the sweep finishes the run. Raises ``NotFound``."""
@@ -226,7 +238,7 @@ class Service:
         woken = frozenset(step.woken)
         if not step.pks:
             return woken, set()
-        advanced = advance.advance(tx, self.catalog, step.pks, step.known)
+        advanced = advance.advance(tx, self.catalog, step.pks, step.known, again=step.again)
         settle.settle(tx, self.beliefs, advanced.cases)
         places = {(case.standing.project, case.standing.run) for case in advanced.cases}
         return woken | advanced.woken, places

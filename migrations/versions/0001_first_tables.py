@@ -108,6 +108,7 @@ def upgrade() -> None:
         sa.Column("version", sa.Text(), nullable=False),
         sa.Column("tier", sa.Text(), nullable=False),
         sa.Column("external", sa.Boolean(), nullable=False),
+        sa.Column("method", sa.Text(), nullable=False),
         sa.Column("params", sa.Text(), nullable=False),
         sa.Column("item", sa.Text(), nullable=False),
         sa.Column("precedence", sa.Double(), nullable=False),

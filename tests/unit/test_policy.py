@@ -93,7 +93,19 @@ def test_the_budget_holds_the_least_valuable_and_ranks_it() -> None:
     decisions = decide(*cases, budgets=BudgetView(compute=0.021, human=0.0))
     assert [(d.trajectory, d.action) for d in decisions] == [(1, "hold"), (2, "request"), (3, "request")]
     assert decisions[0].code == "budget"
-    assert decisions[0].rank == 2.0
+    assert decisions[0].rank is not None
+
+
+def test_the_rank_of_a_held_case_rises_with_its_value() -> None:
+    seen = frozenset({SIM})
+    cases = [
+        asked(pk, estimate=belief(SIM, 0.5, variance, 0.9), observed=seen)
+        for pk, variance in ((1, 0.01), (2, 0.09), (3, 0.04))
+    ]
+    ranks = [
+        decision.rank or 0.0 for decision in decide(*cases, budgets=BudgetView(compute=0.0, human=0.0))
+    ]
+    assert ranks[1] > ranks[2] > ranks[0]
 
 
 def test_requests_never_exceed_what_is_left() -> None:

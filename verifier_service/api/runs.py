@@ -15,10 +15,8 @@ from verifier_service.api.threads import in_thread
 from verifier_service.api.trajectories import allowed, json_answer
 from verifier_service.api.waiting import attended
 from verifier_service.domain.errors import NotFound
-from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.runs import RunReport, RunSpec, RunState
 from verifier_service.domain.wire import MAX_WAIT_S, RunList, WaitSpec
-from verifier_service.services.intake import seed_of
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"])
 
@@ -43,9 +41,10 @@ def put_run(
     context: InContext,
 ) -> RunReport:
     """Declare a run, or change its budgets and objective. Scope: `operate`."""
-    report, created = context.service.unit(lambda tx: _put(tx, caller.project, run, spec))
+    created = not _exists(context, caller.project, run)
+    context.service.put_run(caller.project, run, spec)
     response.status_code = 201 if created else 200
-    return report
+    return _report(context, caller.project, run)
 
 
 @router.get("/{run}", responses=documented(404))
@@ -80,13 +79,13 @@ async def close_run(
     return await json_answer(report, 1, 200 if closed else 202)
 
 
-def _put(tx: Transaction, project: str, run: str, spec: RunSpec) -> tuple[RunReport, bool]:
-    try:
-        created = not tx.runs.get(project, run)
-    except NotFound:
-        created = True
-    tx.runs.put(project, run, spec, seed_of(project, run))
-    return tx.runs.report(project, run), created
+def _exists(context: Context, project: str, run: str) -> bool:
+    with context.service.store.read() as tx:
+        try:
+            tx.runs.get(project, run)
+        except NotFound:
+            return False
+    return True
 
 
 def _report(context: Context, project: str, run: str) -> RunReport:

@@ -23,6 +23,7 @@ NEEDED = (
     "orjson",
     "structlog",
     "psutil",
+    "prometheus_client",
 )
 
 

@@ -145,6 +145,15 @@ class Case:
                 return False
         return True
 
+    def gate_broken(self) -> bool:
+        """Whether a hard gate has ended, or was never asked, without a verdict."""
+        return any(
+            demand.state in (DemandState.SATISFIED, DemandState.WITHDRAWN)
+            and self.evidence(demand) is None
+            and self.at(demand.path) in (demand, None)
+            for demand in self.of_role("hard_gate")
+        )
+
     def gate_rejection(self, role: Role) -> Evidence | None:
         """The first rejecting gate of that role."""
         for demand in self.of_role(role):

@@ -20,6 +20,7 @@ class NewCheck:
     tier: Tier
     params: JsonObject
     item: str  # CheckInput as JSON text
+    method: str = ""  # digest of verifier, versions and parameters
     external: bool = False
     priority: float = 0.0
     max_attempts: int = 3
@@ -28,7 +29,7 @@ class NewCheck:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckRef:
-    """What ``ensure`` found or made. ``done`` means that evidence was already there."""
+    """What ``ensure`` found or made; ``state`` succeeded means that evidence was already there."""
 
     pk: int
     key: str
@@ -67,6 +68,7 @@ class Claim:
     tier: Tier
     params: JsonObject
     item: str
+    method: str
     attempt: int
     max_attempts: int
     fence: int

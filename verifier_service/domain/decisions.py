@@ -81,7 +81,7 @@ class BudgetView:
 class Decision:
     """``request`` and ``hold`` name a tier. ``code`` is stable, ``reason`` a sentence for people.
 
-    ``priority`` orders claims (higher first), ``rank`` orders held demands, ``propensity`` is the
+    ``priority`` orders claims and ``rank`` held demands (higher first), ``propensity`` is the
     probability with which this was sent, null while the run has no audit.
     """
 

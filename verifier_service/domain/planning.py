@@ -9,6 +9,7 @@ from typing import NamedTuple
 from verifier_service.domain.cases import Body, Standing
 from verifier_service.domain.checks import NewCheck
 from verifier_service.domain.digests import canonical_json, check_key, method_digest
+from verifier_service.domain.errors import InvalidInput, NotFound
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ladders import Rung, VerifierUse
 from verifier_service.domain.ports.catalog import Catalog
@@ -55,11 +56,30 @@ def plan_check(
         tier=info.tier,
         params=method.params,
         item=item.model_dump_json(exclude_defaults=True),
+        method=method.digest,
         external=info.external,
         priority=priority,
         max_attempts=info.limits.max_attempts,
         deadline=deadline,
     )
+
+
+def unplannable(catalog: Catalog, rung: Rung) -> str | None:
+    """Why no check can be made of a rung here: its verifier is gone, or refuses these parameters."""
+    try:
+        _method(catalog, rung.use.use, canonical_json(rung.use.params))
+    except (NotFound, InvalidInput) as error:
+        return error.message
+    return None
+
+
+def current_method(catalog: Catalog, verifier: str, params: JsonObject) -> str | None:
+    """The digest by which this installation would key a check with these parameters; ``None`` if it
+    cannot make one."""
+    try:
+        return _method(catalog, verifier, canonical_json(params)).digest
+    except (NotFound, InvalidInput):
+        return None
 
 
 class _Method(NamedTuple):

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from verifier_service.domain.errors import Conflict
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.records import OpenEnum, Record, Request
 
@@ -93,6 +94,12 @@ class Run(Record):
     seed: int = 0
     created_at: datetime
     closed_at: datetime | None = None
+
+
+def require_open(run: Run) -> None:
+    """Raise ``Conflict`` when a run takes nothing more."""
+    if run.state is not RunState.OPEN:
+        raise Conflict("run_closed", f"run {run.id!r} is {run.state} and takes nothing more")
 
 
 class RunReport(Record):

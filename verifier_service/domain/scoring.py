@@ -22,6 +22,8 @@ from verifier_service.domain.rewards import Interval, RewardCode, RewardReason
 from verifier_service.domain.states import CheckState, DemandState, RewardStatus
 
 BUDGET_EXHAUSTED = "budget_exhausted"
+METHOD_CHANGED = "method_changed"
+UNPLANNABLE = "verifier_unavailable"
 BUDGET_DECISION = "budget:"
 DEADLINE = "deadline"
 MET_FINAL = len(TIERS)
@@ -73,7 +75,7 @@ class Draft:
 
 def score(case: Case, estimate: Estimate | None, *, closing: bool = False) -> Draft:
     """The reward of a case as it stands. ``closing`` makes it final at its best tier, or unscored."""
-    verdict = judge(case, estimate)
+    verdict = judge(case, estimate, closing=closing)
     process, process_live = process_rewards(case)
     weight = case.ladder.spec.process.weight
     judged = [value for value in process if value is not None]
@@ -106,7 +108,7 @@ def score(case: Case, estimate: Estimate | None, *, closing: bool = False) -> Dr
     )
 
 
-def judge(case: Case, estimate: Estimate | None) -> Verdicted:
+def judge(case: Case, estimate: Estimate | None, *, closing: bool = False) -> Verdicted:
     """The outcome: hard gate, then people, then the model, then a soft gate, else a reason why not.
 
     A hard gate that did not run has not let anything through: without it there is no number.
@@ -121,13 +123,13 @@ def judge(case: Case, estimate: Estimate | None) -> Verdicted:
     if refused is not None:
         return _floor(refused, settled=resting)
     if not case.passed(up_to=estimate.tier if estimate is not None else Tier.FAST):
-        return Verdicted(reason=_why_unscored(case))
+        return Verdicted(reason=_why_unscored(case, closing=closing))
     if estimate is not None:
         return _estimated(case, estimate, resting)
     soft = case.gate_rejection("soft_gate")
     if soft is not None:
         return _floor(soft, settled=False)
-    return Verdicted(reason=_why_unscored(case))
+    return Verdicted(reason=_why_unscored(case, closing=closing))
 
 
 def process_rewards(case: Case) -> tuple[tuple[float | None, ...], bool]:
@@ -206,9 +208,10 @@ def _confirming(case: Case) -> Iterator[Tier]:
             yield evidence.tier
 
 
-def _why_unscored(case: Case) -> RewardReason:
+def _why_unscored(case: Case, *, closing: bool) -> RewardReason:
     """The typed reason for a null reward."""
-    if case.live() or case.held() or case.standing.needs_decision or not case.standing.finished:
+    under_way = case.live() or case.held() or case.standing.needs_decision or not case.standing.finished
+    if under_way and not closing:
         return RewardReason(code=RewardCode.PENDING, message="verification is under way", retryable=True)
     failures = [failure for demand in case.demands if (failure := failure_of(demand)) is not None]
     broken = [failure for failure in failures if failure.kind == "task_error"] or failures
@@ -217,15 +220,27 @@ def _why_unscored(case: Case) -> RewardReason:
         return RewardReason(
             code=FAILURE_CODES[last.kind], detail=last.code, message=last.message, retryable=last.retryable
         )
-    unpaid = any(demand.reason == BUDGET_EXHAUSTED for demand in case.demands)
-    if unpaid or (case.standing.decision or "").startswith(BUDGET_DECISION):
+    return _why_unasked(case, closing)
+
+
+def _why_unasked(case: Case, closing: bool) -> RewardReason:
+    """The reason when nothing failed, and yet nothing estimates the outcome."""
+    reasons = {demand.reason for demand in case.demands if demand.state is DemandState.WITHDRAWN}
+    decision = case.standing.decision or ""
+    if BUDGET_EXHAUSTED in reasons or decision.startswith(BUDGET_DECISION):
         return RewardReason(
             code=RewardCode.BUDGET_EXHAUSTED, message="the run's budget does not cover it", retryable=True
         )
+    if UNPLANNABLE in reasons:
+        message = "a verifier of the ladder is not installed here"
+        return RewardReason(code=RewardCode.INFRASTRUCTURE, detail=UNPLANNABLE, message=message)
+    if closing:
+        message = "the run was closed before it could be verified"
+        return RewardReason(code=RewardCode.CANCELLED, detail="run_closed", message=message)
     return RewardReason(
         code=RewardCode.UNVERIFIABLE,
         detail="no_estimate",
-        message=case.standing.decision or "no verifier could estimate the outcome",
+        message=decision or "no verifier could estimate the outcome",
     )
 
 

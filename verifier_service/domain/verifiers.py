@@ -7,13 +7,13 @@ It never returns a score for something it could not judge.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from verifier_service.domain.errors import Permanent, VerifierFailure
-from verifier_service.domain.evidence import Failure, Finding, Outcome, Reason, Tier
+from verifier_service.domain.evidence import Cost, Failure, Finding, Outcome, Reason, Tier
 from verifier_service.domain.records import JsonObject, JsonValue, Record
 from verifier_service.domain.trajectories import Turn
 
@@ -112,8 +112,20 @@ class Verifier(ABC):
         except MemoryError:
             return Failure(kind="resource", code="memory_limit", message="out of memory")
         except Exception as error:  # noqa: BLE001 - the boundary where foreign errors become failures
-            unexpected = f"{type(error).__name__}: {error}"[:500]
-            return as_failure(Permanent("verifier_error", f"unexpected error: {unexpected}"))
+            return as_failure(Permanent("verifier_error", unexpected(error, self.info)))
+
+
+def unexpected(error: BaseException, info: VerifierInfo) -> str:
+    """How an unexpected error is told: its text may quote what was read, and so a reference."""
+    name = type(error).__name__
+    return f"unexpected {name}" if "reference" in info.reads else f"unexpected {name}: {error}"[:500]
+
+
+def expected_cost(info: VerifierInfo, params: Mapping[str, JsonValue]) -> Cost:
+    """What one check is expected to consume; a person's time once per required approval."""
+    approvals = params.get("approvals", 1)
+    people = approvals if isinstance(approvals, int) and info.external else 1
+    return Cost(cpu_s=info.typical_cpu_s, human_s=info.typical_human_s * people)
 
 
 def as_failure(failure: VerifierFailure) -> Failure:

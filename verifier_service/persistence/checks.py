@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from verifier_service.domain.checks import CheckRef, CheckView, NewCheck
 from verifier_service.domain.digests import canonical_json
@@ -21,7 +21,7 @@ from verifier_service.persistence.leases import Leases
 from verifier_service.persistence.runs import no_run
 from verifier_service.persistence.withdrawals import Withdrawals
 
-_checks, _runs = tables.checks, tables.runs
+_checks, _runs, _reviews = tables.checks, tables.runs, tables.reviews
 _ROUNDS = 8
 
 
@@ -34,6 +34,7 @@ class _Known:
     state: CheckState | None = None
     succeeded: int | None = None
     precedence: float = 0.0
+    deadline: float | None = None
 
 
 class SqlChecks(Leases, Endings, Withdrawals):
@@ -73,8 +74,14 @@ class SqlChecks(Leases, Endings, Withdrawals):
         return check_view(pk, row)
 
     def with_passed_deadline(self, limit: int) -> list[int]:
+        answered = select(_reviews.c.pk).where(
+            _reviews.c.check_pk == _checks.c.pk, sql(f"reviews.{tables.DECIDED}")
+        )
         passed = select(_checks.c.pk).where(
-            sql(tables.DUE), _checks.c.external, _checks.c.deadline < clock()
+            sql(tables.DUE),
+            _checks.c.external,
+            _checks.c.deadline < clock(),
+            ~answered.exists(),
         )
         return [
             row.pk for row in self._db.all(passed.order_by(_checks.c.deadline, _checks.c.pk).limit(limit))
@@ -83,7 +90,12 @@ class SqlChecks(Leases, Endings, Withdrawals):
     def _known(self, project: str, keys: Collection[str]) -> dict[str, _Known]:
         """What is stored per key, with the live rows locked so that nobody ends them meanwhile."""
         columns = select(
-            _checks.c.pk, _checks.c.key, _checks.c.state, _checks.c.replicate, _checks.c.precedence
+            _checks.c.pk,
+            _checks.c.key,
+            _checks.c.state,
+            _checks.c.replicate,
+            _checks.c.precedence,
+            _checks.c.deadline,
         )
         stored = columns.where(_checks.c.project == project, self._db.among(_checks.c.key, keys))
         rows = self._db.all(stored)
@@ -99,7 +111,8 @@ class SqlChecks(Leases, Endings, Withdrawals):
             one = known.setdefault(row.key, _Known())
             one.replicates = max(one.replicates, row.replicate + 1)
             if row.state in LIVE_CHECKS:
-                one.live, one.state, one.precedence = row.pk, CheckState(row.state), row.precedence
+                one.live, one.state = row.pk, CheckState(row.state)
+                one.precedence, one.deadline = row.precedence, row.deadline
             elif row.state == CheckState.SUCCEEDED:
                 one.succeeded = max(one.succeeded or 0, row.pk)
         return known
@@ -108,6 +121,7 @@ class SqlChecks(Leases, Endings, Withdrawals):
         self, known: dict[str, _Known], best: dict[str, NewCheck], refs: dict[str, CheckRef], *, force: bool
     ) -> None:
         raised = []
+        later: list[tuple[int, float]] = []
         for key, one in known.items():
             if one.succeeded is not None and not force:
                 refs[key] = CheckRef(pk=one.succeeded, key=key, state=CheckState.SUCCEEDED, created=False)
@@ -116,7 +130,18 @@ class SqlChecks(Leases, Endings, Withdrawals):
                 precedence = -finite(best[key].priority)
                 if precedence < one.precedence:
                     raised.append({"pk": one.live, "precedence": precedence})
+                deadline = best[key].deadline
+                if deadline is not None and one.deadline is not None and deadline > one.deadline:
+                    later.append((one.live, deadline))
         update_each(self._db, _checks, raised)
+        self._postpone(later)
+
+    def _postpone(self, later: Sequence[tuple[int, float]]) -> None:
+        """People have until the last of those who ask expects an answer."""
+        for pk, deadline in later:
+            self._db.run(update(_checks).where(_checks.c.pk == pk).values(deadline=deadline))
+            pending = update(_reviews).where(_reviews.c.check_pk == pk, sql(tables.PENDING))
+            self._db.run(pending.values(deadline=deadline))
 
     def _make(
         self,
@@ -168,6 +193,7 @@ def _row(project: str, payer: int, one: NewCheck, replicate: int, params: dict[i
         "version": one.version,
         "tier": one.tier.value,
         "external": one.external,
+        "method": one.method,
         "params": text,
         "item": one.item,
         "precedence": -finite(one.priority),

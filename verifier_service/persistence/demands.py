@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Update, select, update
+from sqlalchemy import Update, func, select, update
 
 from verifier_service.domain.checks import NewDemand
 from verifier_service.domain.errors import IllegalTransition, NotFound
-from verifier_service.domain.states import LIVE_CHECKS, DemandState, demand_sources_of
+from verifier_service.domain.evidence import Tier
+from verifier_service.domain.states import LIVE_CHECKS, DemandState, RewardStatus, demand_sources_of
 from verifier_service.persistence import tables
 from verifier_service.persistence.bulk import NOW, insert_new
 from verifier_service.persistence.database import Database, clean, clock, finite, ordered, sql
+from verifier_service.persistence.runs import run_key
 
 _checks, _demands, _cases, _runs = tables.checks, tables.demands, tables.trajectories, tables.runs
 
@@ -84,6 +86,30 @@ class SqlDemands:
             .where(_demands.c.check_pk == check, sql(f"demands.{tables.REQUESTED}"))
         )
         return [(row.pk, row.trajectory, row.id) for row in self._db.all(found.order_by(_demands.c.pk))]
+
+    def outstanding(self, project: str, run: str) -> dict[str, float]:
+        quoted = (
+            select(_checks.c.account, _checks.c.pk, func.max(_demands.c.quote).label("quote"))
+            .join(_demands, _demands.c.check_pk == _checks.c.pk)
+            .where(_checks.c.payer == run_key(project, run), sql(f"checks.{tables.QUEUED}"))
+            .where(sql(f"demands.{tables.REQUESTED}"))
+            .group_by(_checks.c.account, _checks.c.pk)
+            .subquery()
+        )
+        summed = select(quoted.c.account, func.sum(quoted.c.quote).label("credits"))
+        rows = self._db.all(summed.group_by(quoted.c.account))
+        return {row.account: float(row.credits) for row in rows}
+
+    def unpaid(self, project: str, run: str, reason: str) -> list[int]:
+        found = select(_demands.c.trajectory).join(_cases, _cases.c.pk == _demands.c.trajectory)
+        found = found.where(
+            _cases.c.run == run_key(project, run),
+            _cases.c.status == RewardStatus.UNSCORED.value,
+            _demands.c.state == DemandState.WITHDRAWN.value,
+            _demands.c.reason == reason,
+            _demands.c.tier == Tier.FAST.value,
+        )
+        return ordered([row.trajectory for row in self._db.all(found)])
 
     def unadvanced(self, limit: int) -> list[int]:
         # The sum keeps SQLite from walking the index of every demand there ever was, for its order.

@@ -17,7 +17,6 @@ from verifier_service.persistence.ledger import accounts_of
 from verifier_service.persistence.tenancy import moment
 
 _runs = tables.runs
-_UNDECIDED_STATES = (RunState.OPEN, RunState.CLOSING)
 
 
 def run_key(project: str, run: str) -> ScalarSelect[int]:
@@ -75,6 +74,12 @@ class SqlRuns:
     def lock(self, project: str, run: str) -> Run:
         row = select(_runs.c.pk).where(_runs.c.project == project, _runs.c.id == run)
         if self._db.first(self._db.locked(row)) is None:
+            raise no_run(run)
+        return self.get(project, run)
+
+    def share(self, project: str, run: str) -> Run:
+        row = select(_runs.c.pk).where(_runs.c.project == project, _runs.c.id == run)
+        if self._db.first(row.with_for_update(read=True) if self._db.postgres else row) is None:
             raise no_run(run)
         return self.get(project, run)
 

@@ -196,6 +196,7 @@ checks = Table(
     Column("version", Text, nullable=False),
     Column("tier", Text, nullable=False),
     Column("external", Boolean, nullable=False),
+    Column("method", Text, nullable=False),
     Column("params", Text, nullable=False),
     Column("item", Text, nullable=False),
     # Minus the priority, so that one ascending index lists the best and oldest first.

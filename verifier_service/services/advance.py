@@ -14,9 +14,10 @@ from verifier_service.domain.checks import CheckRef, CheckView, DemandView, NewC
 from verifier_service.domain.digests import candidate_digest
 from verifier_service.domain.evidence import Cost, Tier
 from verifier_service.domain.ladders import Rung
-from verifier_service.domain.planning import IDENTIFY_PATH, identify_rung, plan_check
+from verifier_service.domain.planning import IDENTIFY_PATH, identify_rung, plan_check, unplannable
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.store import Transaction
+from verifier_service.domain.scoring import BUDGET_EXHAUSTED, METHOD_CHANGED, UNPLANNABLE
 from verifier_service.domain.states import LIVE_CHECKS, LIVE_DEMANDS, CheckState, DemandState, RewardStatus
 
 STEP_REASON = "every trajectory gets the fast tier"
@@ -33,11 +34,17 @@ class Advanced:
 
 
 def advance(
-    tx: Transaction, catalog: Catalog, pks: Collection[int], known: Mapping[int, Body] | None = None
+    tx: Transaction,
+    catalog: Catalog,
+    pks: Collection[int],
+    known: Mapping[int, Body] | None = None,
+    *,
+    again: bool = False,
 ) -> Advanced:
     """Bring cases as far as they go without a decision. Locks their rows.
 
-    ``known`` are bodies that the caller has at hand; others are read when they are needed.
+    ``known`` are bodies that the caller has at hand; others are read when they are needed. ``again``
+    asks once more for fast checks that the budget could not pay.
     """
     known = known or {}
     cases = {case.standing.pk: case for case in tx.trajectories.cases(sorted(set(pks)), lock=True)}
@@ -50,10 +57,11 @@ def advance(
         if changed:
             cases |= {case.standing.pk: case for case in tx.trajectories.cases(sorted(changed))}
             current = [cases[case.standing.pk] for case in current]
-        grown, ended = _demand_fast(tx, catalog, current, known, woken)
+        grown, ended = _demand_fast(tx, catalog, current, known, woken, again=again)
         cases |= grown
         if not ended:
             break
+        again = False
         current = tx.trajectories.cases(sorted(ended))
         cases |= {case.standing.pk: case for case in current}
     return Advanced(cases=_mark(tx, list(cases.values())), woken=frozenset(woken))
@@ -118,21 +126,28 @@ def _demand_fast(
     cases: Sequence[Case],
     known: Mapping[int, Body],
     woken: set[Tier],
+    *,
+    again: bool,
 ) -> tuple[dict[int, Case], set[int]]:
     """Ask for what is missing.
 
     Returns the cases with their new demands, and the pks of those that a cached check has answered.
     """
-    missing = [(case, rung) for case in cases for rung in _missing(catalog, case)]
+    missing = [(case, rung) for case in cases for rung in _missing(catalog, case, again=again)]
+    impossible = {rung.use.use for _, rung in missing if unplannable(catalog, rung) is not None}
+    ended: set[int] = set()
+    if impossible:
+        ended = {case.standing.pk for case, rung in missing if rung.use.use in impossible}
+        _give_up(tx, [(case, rung) for case, rung in missing if rung.use.use in impossible])
+        missing = [(case, rung) for case, rung in missing if rung.use.use not in impossible]
     if not missing:
-        return {}, set()
+        return {}, ended
     bodies = _bodies(tx, catalog, missing, known)
     wanted: dict[tuple[str, str], list[tuple[Case, Rung, NewCheck]]] = {}
     for case, rung in missing:
         check = plan_check(catalog, case.standing, rung, bodies[case.standing.pk])
         wanted.setdefault((case.standing.project, case.standing.run), []).append((case, rung, check))
     grown: dict[int, Case] = {}
-    ended: set[int] = set()
     for (project, run), group in wanted.items():
         refs = tx.checks.ensure(project, run, [check for _, _, check in group])
         demands = []
@@ -147,6 +162,24 @@ def _demand_fast(
             grown[pk] = replace(before, demands=(*before.demands, _view(rung, check, ref)))
         tx.demands.insert(demands)
     return grown, ended
+
+
+def _give_up(tx: Transaction, missing: Sequence[tuple[Case, Rung]]) -> None:
+    """Write down that a rung cannot be asked for here, so that its record says so."""
+    tx.demands.insert(
+        [
+            NewDemand(
+                trajectory=case.standing.pk,
+                path=rung.path,
+                role=rung.role,
+                tier=rung.tier,
+                state=DemandState.WITHDRAWN,
+                check=None,
+                reason=UNPLANNABLE,
+            )
+            for case, rung in missing
+        ]
+    )
 
 
 def _bodies(
@@ -203,12 +236,17 @@ def _view(rung: Rung, check: NewCheck, ref: CheckRef) -> DemandView:
     )
 
 
-def _missing(catalog: Catalog, case: Case) -> Iterator[Rung]:
+def _missing(catalog: Catalog, case: Case, *, again: bool) -> Iterator[Rung]:
     """Fast rungs that the case should have by now and does not."""
+    forgiven = {METHOD_CHANGED, BUDGET_EXHAUSTED} if again else {METHOD_CHANGED}
     standing = case.standing
     if standing.cancelled:
         return
-    had = {demand.path for demand in case.demands}
+    had = {
+        demand.path
+        for demand in case.demands
+        if demand.state is not DemandState.WITHDRAWN or demand.reason not in forgiven
+    }
     if standing.n_turns:
         for rung in case.ladder.rungs:
             if rung.role == "process" and process_path(rung.path, standing.n_turns) not in had:
@@ -253,7 +291,7 @@ def _needs_decision(case: Case) -> bool:
         return False
     if standing.status is RewardStatus.FINAL:
         return False
-    if not case.passed(up_to=Tier.FAST):
+    if not case.passed(up_to=Tier.FAST) or case.gate_broken():
         return False
     if not any(tier is not Tier.FAST for tier in case.ladder.spec.tiers):
         return False  # nothing above could be bought

@@ -88,7 +88,10 @@ def _flags(total: int) -> tuple[str, ...]:
 def _complete(members: Sequence[Standing], latest: dict[str, RewardRecord], expected: int) -> bool:
     """All expected members are here and rest: nothing is live, held or undecided for them."""
     here = sum(member.multiplicity for member in members)
-    return here >= expected and all(member.met == MET_FINAL and member.id in latest for member in members)
+    return here >= expected and all(
+        member.met == MET_FINAL and member.id in latest and (member.finished or member.cancelled)
+        for member in members
+    )
 
 
 def _member(

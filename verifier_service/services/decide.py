@@ -10,9 +10,9 @@ from typing import NamedTuple
 from verifier_service.domain.cases import Case
 from verifier_service.domain.checks import DemandView, NewDemand
 from verifier_service.domain.decisions import BudgetView, Decision, DecisionAction, PolicyCase, TierOption
-from verifier_service.domain.evidence import TIERS, Cost, Tier
+from verifier_service.domain.evidence import TIERS, Tier
 from verifier_service.domain.ladders import Ladder, Rung
-from verifier_service.domain.planning import plan_check
+from verifier_service.domain.planning import plan_check, unplannable
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.policy import Beliefs, Policy, Tariff
 from verifier_service.domain.ports.runs import Decided
@@ -20,6 +20,7 @@ from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.runs import RunState
 from verifier_service.domain.scoring import DEADLINE
 from verifier_service.domain.states import CheckState, DemandState
+from verifier_service.domain.verifiers import expected_cost
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,16 +122,20 @@ def _failed(catalog: Catalog, case: Case) -> Iterator[Tier]:
         if demand.state is DemandState.WITHDRAWN and demand.reason == DEADLINE:
             yield demand.tier
     for tier in TIERS:
-        rungs = case.ladder.rungs_of(tier)
-        if rungs and all(catalog.availability(rung.use.use) is not None for rung in rungs):
+        if any(_unusable(catalog, rung) for rung in case.ladder.rungs_of(tier)):
             yield tier
+
+
+def _unusable(catalog: Catalog, rung: Rung) -> bool:
+    return unplannable(catalog, rung) is not None or catalog.availability(rung.use.use) is not None
 
 
 def _options(catalog: Catalog, tariff: Tariff, ladder: Ladder) -> Iterator[TierOption]:
     """Every tier above the fast one, with the quote for all of its rungs."""
     for tier in TIERS:
         rungs = ladder.rungs_of(tier)
-        if tier is not Tier.FAST and rungs:
+        plannable = all(unplannable(catalog, rung) is None for rung in rungs)
+        if tier is not Tier.FAST and rungs and plannable:
             yield TierOption(
                 tier=tier,
                 account="human" if tier is Tier.LAB else "compute",
@@ -140,12 +145,15 @@ def _options(catalog: Catalog, tariff: Tariff, ladder: Ladder) -> Iterator[TierO
 
 def quote(catalog: Catalog, tariff: Tariff, rung: Rung) -> float:
     """Expected price of one check of a rung, from its verifier's declared typical cost."""
-    info = catalog.verifier(rung.use.use)
-    return tariff.credits(Cost(cpu_s=info.typical_cpu_s, human_s=info.typical_human_s))
+    return tariff.credits(expected_cost(catalog.verifier(rung.use.use), rung.use.params))
 
 
 def _budgets(tx: Transaction, project: str, run: str) -> BudgetView:
-    left = {account.kind: account.available for account in tx.ledger.accounts(project, run)}
+    asked = tx.demands.outstanding(project, run)
+    left = {
+        account.kind: max(0.0, account.available - asked.get(account.kind, 0.0))
+        for account in tx.ledger.accounts(project, run)
+    }
     return BudgetView(compute=left.get("compute", float("inf")), human=left.get("human", float("inf")))
 
 
@@ -183,6 +191,11 @@ def _wanted(answers: Sequence[Answer], action: DecisionAction) -> Iterator[Wante
 def _hold(tx: Transaction, catalog: Catalog, tariff: Tariff, answers: Sequence[Answer]) -> None:
     fresh: list[NewDemand] = []
     for want in _wanted(answers, "hold"):
+        if want.held is not None and (want.held.reason, want.held.rank) == (
+            _words(want.decision),
+            want.decision.rank,
+        ):
+            continue
         if want.held is not None:
             tx.demands.hold(want.held.pk, reason=_words(want.decision), rank=want.decision.rank)
         else:

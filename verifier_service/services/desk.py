@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from verifier_service.domain.cases import Body, Case
 from verifier_service.domain.checks import Claim
 from verifier_service.domain.digests import canonical_json
-from verifier_service.domain.errors import Conflict
+from verifier_service.domain.errors import Conflict, InvalidInput
 from verifier_service.domain.evidence import Cost, Evidence, Measurement, Provenance, Reason, Tier, Verdict
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.policy import Tariff
@@ -98,8 +98,20 @@ def decide_review(
     current = tx.reviews.get(project, review)
     if current.state in (ReviewState.EXPIRED, ReviewState.CANCELLED):
         raise Conflict("review_ended", f"review {review!r} is {current.state} and takes no decision")
+    _require_unit(tx, tx.reviews.check_of(project, review), decision)
     item, created = tx.reviews.decide(project, review, decision, grace_s)
     return Decided(review=item, created=created)
+
+
+def _require_unit(tx: Transaction, check: int, decision: ReviewDecision) -> None:
+    """A number of the ladder's quantity in another unit would silently mean something else."""
+    pks = [trajectory for _, trajectory, _ in tx.demands.wanting(check)]
+    for case in tx.trajectories.cases(pks[:1]):
+        quantity = case.ladder.spec.quantity
+        for measured in decision.measurements:
+            if quantity and measured.quantity == quantity.name and measured.unit != quantity.unit:
+                message = f"{quantity.name} is measured in {quantity.unit}, not in {measured.unit}"
+                raise InvalidInput("wrong_unit", message, field="measurements.unit")
 
 
 def release_review(tx: Transaction, project: str, review: str, reviewer: str) -> Review:

@@ -8,17 +8,20 @@ from dataclasses import dataclass, replace
 from verifier_service.domain.checks import Claim, Completion, Reservation
 from verifier_service.domain.errors import NotFound
 from verifier_service.domain.evidence import Cost, Evidence, Failure, Finding, Provenance, Tier
+from verifier_service.domain.planning import current_method
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.execution import Done, Job, Released
 from verifier_service.domain.ports.policy import Tariff
 from verifier_service.domain.ports.store import Transaction
-from verifier_service.domain.scoring import BUDGET_EXHAUSTED
+from verifier_service.domain.scoring import BUDGET_EXHAUSTED, METHOD_CHANGED
 from verifier_service.domain.states import CheckState
+from verifier_service.domain.verifiers import expected_cost
 
 BACKOFF_S = 1.0
 MAX_BACKOFF_S = 60.0
 REFUND_WAIT_S = 1.0
 FULL_SHARE = 0.999
+OVER_ITSELF = 1.000001
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,32 +55,38 @@ def take(
     if not claims:
         return Taken(claims={}, jobs=(), cut=frozenset(), ended=())
     claims, touched = _refuse(tx, catalog, owner, claims)
-    granted = tx.ledger.reserve([_reservation(catalog, tariff, claim) for claim in claims])
-    unpaid = [claim for claim in claims if claim.pk not in granted]
-    touched |= _give_up(tx, owner, unpaid)
-    jobs: list[Job] = []
-    cut: set[str] = set()
-    for claim in claims:
-        if claim.pk not in granted:
-            continue
-        limits = catalog.verifier(claim.verifier).limits
-        time_s = min(limits.time_s, tariff.seconds(granted[claim.pk]))
-        shortened = time_s < limits.time_s * FULL_SHARE
-        if shortened:
-            cut.add(job_id(claim))
-        jobs.append(
-            Job(
-                id=job_id(claim),
-                verifier=claim.verifier,
-                params=claim.params,
-                item=claim.item,
-                time_s=time_s,
-                memory_mb=limits.memory_mb,
-                limit_is_cut=shortened,
-            )
-        )
-    taken = {job_id(claim): claim for claim in claims if claim.pk in granted}
-    return Taken(claims=taken, jobs=tuple(jobs), cut=frozenset(cut), ended=tuple(sorted(touched)))
+    wanted = [_reservation(catalog, tariff, claim) for claim in claims]
+    granted = tx.ledger.reserve(wanted)
+    cut = {one.pk for one in wanted if one.pk in granted and granted[one.pk] < one.wanted * FULL_SHARE}
+    flying = _in_flight(tx, claims)
+    unpaid = [
+        claim
+        for claim in claims
+        if claim.pk not in granted
+        or (claim.pk in cut and flying[_account(claim)] > granted[claim.pk] * OVER_ITSELF)
+    ]
+    touched |= _give_up(tx, owner, unpaid, {claim.pk for claim in unpaid if claim.pk in granted})
+    kept = {claim.pk for claim in unpaid}
+    paid = [claim for claim in claims if claim.pk not in kept]
+    return Taken(
+        claims={job_id(claim): claim for claim in paid},
+        jobs=tuple(_job(catalog, tariff, claim, granted[claim.pk], claim.pk in cut) for claim in paid),
+        cut=frozenset(job_id(claim) for claim in paid if claim.pk in cut),
+        ended=tuple(sorted(touched)),
+    )
+
+
+def _job(catalog: Catalog, tariff: Tariff, claim: Claim, credits: float, cut: bool) -> Job:
+    limits = catalog.verifier(claim.verifier).limits
+    return Job(
+        id=job_id(claim),
+        verifier=claim.verifier,
+        params=claim.params,
+        item=claim.item,
+        time_s=min(limits.time_s, tariff.seconds(credits)) if cut else limits.time_s,
+        memory_mb=limits.memory_mb,
+        limit_is_cut=cut,
+    )
 
 
 def job_id(claim: Claim) -> str:
@@ -87,53 +96,56 @@ def job_id(claim: Claim) -> str:
 
 def _reservation(catalog: Catalog, tariff: Tariff, claim: Claim) -> Reservation:
     info = catalog.verifier(claim.verifier)
-    if claim.external:
-        wanted = least = tariff.credits(Cost(human_s=info.typical_human_s))
-    else:
-        wanted = tariff.credits(Cost(cpu_s=info.limits.time_s))
-        least = min(wanted, tariff.credits(Cost(cpu_s=info.typical_cpu_s)))
+    least = tariff.credits(expected_cost(info, claim.params))
+    wanted = least if claim.external else tariff.credits(Cost(cpu_s=info.limits.time_s))
     return Reservation(
         pk=claim.pk,
         project=claim.project,
         run=claim.payer,
         account=_account(claim)[2],
         wanted=wanted,
-        least=least,
+        least=min(wanted, least),
     )
 
 
 def _refuse(
     tx: Transaction, catalog: Catalog, owner: str, claims: Sequence[Claim]
 ) -> tuple[list[Claim], set[int]]:
-    """Fail what this installation cannot run as it was asked for; returns the rest."""
-    refused: list[Completion] = []
+    """Sort out what this installation cannot run, or would run in another way than it was asked for.
+
+    Evidence of another version, or of other libraries, under a check's key would be passed off as the
+    asked one: such a check is given up, and its cases ask again under the key of today.
+    """
+    failed: list[Completion] = []
+    outdated: list[Claim] = []
     kept: list[Claim] = []
     for claim in claims:
         failure = _unrunnable(catalog, claim)
-        if failure is None:
+        if failure is not None:
+            failed.append(
+                Completion(pk=claim.pk, fence=claim.fence, state=CheckState.FAILED, failure=failure)
+            )
+        elif claim.method and current_method(catalog, claim.verifier, claim.params) != claim.method:
+            outdated.append(claim)
+        else:
             kept.append(claim)
-            continue
-        refused.append(Completion(pk=claim.pk, fence=claim.fence, state=CheckState.FAILED, failure=failure))
-    if not refused:
-        return kept, set()
-    tx.demands.lock([completion.pk for completion in refused])
-    accepted = tx.checks.complete(owner, refused)
-    return kept, set(tx.demands.satisfy(sorted(accepted)))
+    touched: set[int] = set()
+    if failed:
+        tx.demands.lock([completion.pk for completion in failed])
+        touched.update(tx.demands.satisfy(sorted(tx.checks.complete(owner, failed))))
+    if outdated:
+        tx.checks.complete(owner, [_returned(claim) for claim in outdated])
+        for claim in outdated:
+            touched |= _withdraw(tx, claim, tx.demands.wanting(claim.pk), METHOD_CHANGED)
+    return kept, touched
 
 
 def _unrunnable(catalog: Catalog, claim: Claim) -> Failure | None:
-    """Why a check cannot run here: the verifier is gone, has another version, or lacks a library.
-
-    Evidence of another version under this check's key would be passed off as the asked one.
-    """
+    """Why a check cannot run here: its verifier is gone, or lacks a library."""
     try:
-        info = catalog.verifier(claim.verifier)
+        missing = None if claim.external else catalog.availability(claim.verifier)
     except NotFound:
         return _resource("unknown_verifier", f"{claim.verifier} is not installed here")
-    if info.version != claim.version:
-        message = f"{claim.verifier} {claim.version} was asked for, {info.version} is installed"
-        return _resource("verifier_changed", message)
-    missing = None if claim.external else catalog.availability(claim.verifier)
     return None if missing is None else _resource("verifier_unavailable", missing)
 
 
@@ -141,43 +153,53 @@ def _resource(code: str, message: str) -> Failure:
     return Failure(kind="resource", code=code, message=message)
 
 
-def _give_up(tx: Transaction, owner: str, claims: Sequence[Claim]) -> set[int]:
-    """Return unpaid claims. Where nothing in flight can refund anything to their payer, its demands
-    go, and other runs' demands take over the bill; returns the trajectories of those."""
+def _returned(claim: Claim, delay_s: float = 0.0) -> Completion:
+    return Completion(
+        pk=claim.pk, fence=claim.fence, state=CheckState.QUEUED, spend_attempt=False, delay_s=delay_s
+    )
+
+
+def _give_up(tx: Transaction, owner: str, claims: Sequence[Claim], hopeful: Collection[int]) -> set[int]:
+    """Return unpaid claims. Where work in flight may still refund something to their payer they wait,
+    and so do those in ``hopeful``; else the payer's demands go and other runs' demands take over the
+    bill. Returns the trajectories of those."""
     if not claims:
         return set()
-    hopeful = {place for place in {_account(claim) for claim in claims} if _may_be_refunded(tx, *place)}
-    returned = [
-        Completion(
-            pk=claim.pk,
-            fence=claim.fence,
-            state=CheckState.QUEUED,
-            spend_attempt=False,
-            delay_s=REFUND_WAIT_S if _account(claim) in hopeful else 0.0,
-        )
-        for claim in claims
-    ]
-    tx.checks.complete(owner, returned)
+    flying = _in_flight(tx, claims)
+    waiting = {claim.pk for claim in claims if claim.pk in hopeful or flying[_account(claim)] > 0}
+    tx.checks.complete(
+        owner, [_returned(claim, REFUND_WAIT_S if claim.pk in waiting else 0.0) for claim in claims]
+    )
     touched: set[int] = set()
     for claim in claims:
-        if _account(claim) not in hopeful:
+        if claim.pk not in waiting:
             touched |= _withdraw_payer(tx, claim)
     return touched
+
+
+def _in_flight(tx: Transaction, claims: Sequence[Claim]) -> dict[tuple[str, str, str], float]:
+    """Credits reserved at this moment in every account that these claims are paid from."""
+    places = {(claim.project, claim.payer) for claim in claims}
+    return {
+        (project, run, account.kind): account.reserved
+        for project, run in places
+        for account in tx.ledger.accounts(project, run)
+    }
 
 
 def _account(claim: Claim) -> tuple[str, str, str]:
     return claim.project, claim.payer, "human" if claim.external else "compute"
 
 
-def _may_be_refunded(tx: Transaction, project: str, run: str, kind: str) -> bool:
-    return any(
-        account.kind == kind and account.reserved > 0 for account in tx.ledger.accounts(project, run)
-    )
-
-
 def _withdraw_payer(tx: Transaction, claim: Claim) -> set[int]:
     wanting = [row for row in tx.demands.wanting(claim.pk) if row[2] == claim.payer]
-    tx.demands.withdraw([demand for demand, _, _ in wanting], reason=BUDGET_EXHAUSTED)
+    return _withdraw(tx, claim, wanting, BUDGET_EXHAUSTED)
+
+
+def _withdraw(
+    tx: Transaction, claim: Claim, wanting: Sequence[tuple[int, int, str]], reason: str
+) -> set[int]:
+    tx.demands.withdraw([demand for demand, _, _ in wanting], reason=reason)
     tx.checks.withdraw([claim.pk])
     return {trajectory for _, trajectory, _ in wanting}
 

@@ -9,11 +9,11 @@ from typing import Literal
 from verifier_service.domain.cases import Body, NewTrajectory, Standing
 from verifier_service.domain.contents import body_of, new_trajectory
 from verifier_service.domain.digests import digest
-from verifier_service.domain.errors import Conflict, InvalidInput
+from verifier_service.domain.errors import Conflict, InvalidInput, NotFound
 from verifier_service.domain.ladders import Ladder
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.store import Transaction
-from verifier_service.domain.runs import Run, RunSpec, RunState
+from verifier_service.domain.runs import Run, RunSpec, require_open
 from verifier_service.domain.trajectories import TrajectorySubmission
 
 ItemStatus = Literal["accepted", "duplicate", "conflict", "invalid"]
@@ -63,9 +63,9 @@ def submit(
     content: ``conflict``. An item without id is named by its content and repeats are counted.
     Raises ``Conflict`` when the run is closed.
     """
-    stored = tx.runs.ensure(project, run, defaults, seed_of(project, run))
-    if stored.state is not RunState.OPEN:
-        raise Conflict("run_closed", f"run {run!r} is {stored.state} and takes no more trajectories")
+    tx.runs.ensure(project, run, defaults, seed_of(project, run))
+    stored = tx.runs.share(project, run)
+    require_open(stored)
     ladders: dict[str, Ladder | InvalidInput] = {}
     slots = [_slot(tx, catalog, stored, ladders, item) for item in items]
     created = _store(tx, project, run, slots)
@@ -90,13 +90,20 @@ def _slot(
     ladder = ladders.get(item.ladder)
     if ladder is None:
         ladder = ladders[item.ladder] = _pinned(tx, run, item.ladder)
-    problem = ladder if isinstance(ladder, InvalidInput) else catalog.precheck(ladder.spec, item)
+    problem = ladder if isinstance(ladder, InvalidInput) else _precheck(catalog, ladder, item)
     if problem is not None or isinstance(ladder, InvalidInput):
         return _Slot(result=ItemResult(id=item.id, status="invalid", error=problem))
     try:
         return _Slot(item=new_trajectory(item, ladder), body=body_of(item), anonymous=item.id is None)
     except InvalidInput as error:
         return _Slot(result=ItemResult(id=item.id, status="invalid", error=error))
+
+
+def _precheck(catalog: Catalog, ladder: Ladder, item: TrajectorySubmission) -> InvalidInput | None:
+    try:
+        return catalog.precheck(ladder.spec, item)
+    except NotFound as error:
+        return InvalidInput("unknown_verifier", error.message, field="ladder")
 
 
 def _pinned(tx: Transaction, run: Run, name: str) -> Ladder | InvalidInput:

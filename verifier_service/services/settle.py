@@ -34,7 +34,7 @@ def settle(
                 updates.append(_update(case, None, MET_NOTHING))
             continue
         draft = score(case, beliefs.estimate(case.ladder, case.rung_evidence()), closing=closing)
-        mark = fingerprint(draft)
+        mark = fingerprint(case, draft)
         standing = case.standing
         if mark == standing.fingerprint or _is_settled(case, draft):
             met = met_rank(case, standing.status)
@@ -54,9 +54,10 @@ def settle(
     return issued
 
 
-def fingerprint(draft: Draft) -> str:
-    """What makes a revision: everything but the cost."""
-    return digest("draft", repr(replace(draft, cost=Cost(), credits=0.0)))
+def fingerprint(case: Case, draft: Draft) -> str:
+    """What makes a revision: everything but the cost; and that the trajectory has ended."""
+    ended = "finished" if case.standing.finished else "growing"
+    return digest("draft", ended, repr(replace(draft, cost=Cost(), credits=0.0)))
 
 
 def _is_settled(case: Case, draft: Draft) -> bool:

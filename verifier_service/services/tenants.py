@@ -31,10 +31,15 @@ class NewKey:
 
 
 def create_project(tx: Transaction, catalog: Catalog, name: str) -> None:
-    """Create a project (idempotent) and give it the shipped ladders."""
+    """Create a project (idempotent) and give it the shipped ladders that it has no version of.
+
+    A ladder that an operator has changed is left alone: new versions are theirs to store.
+    """
     tx.projects.ensure(name)
     for document in catalog.shipped_ladders():
-        put_ladder(tx, catalog, name, LadderSpec.model_validate_json(canonical_json(document)))
+        spec = LadderSpec.model_validate_json(canonical_json(document))
+        if tx.ladders.latest(name, spec.name) is None:
+            put_ladder(tx, catalog, name, spec)
 
 
 def put_ladder(tx: Transaction, catalog: Catalog, project: str, spec: LadderSpec) -> tuple[Ladder, bool]:

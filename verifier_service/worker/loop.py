@@ -37,6 +37,7 @@ class TierWorker:
             try:
                 busy = self.drain_once()
             except Contended:
+                log.warning("worker %s was always in another's way; its leases will expire", self._owner)
                 busy = True
             except Exception:
                 log.exception("worker %s failed on its batch; its leases will expire", self._owner)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import socket
 import threading
 from typing import Protocol
 
 from verifier_service.bootstrap import Service
+from verifier_service.domain.digests import digest
 from verifier_service.domain.evidence import Tier
 from verifier_service.services import maintain
 from verifier_service.worker.loop import TierWorker
@@ -18,6 +20,12 @@ log = logging.getLogger(__name__)
 
 OWNER_PREFIX = "embedded/"
 STOP_S = 10.0
+
+
+def installation(service: Service) -> str:
+    """Names this data folder on this machine: two services may share one database, and neither may
+    take the other's living work for that of its own dead predecessor."""
+    return digest("installation", socket.gethostname(), str(service.settings.data.resolve()))[:10]
 
 
 class Stoppable(Protocol):
@@ -32,13 +40,14 @@ class Supervisor:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._name = f"{OWNER_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
+        self._installation = f"{OWNER_PREFIX}{installation(service)}/"
+        self._name = f"{self._installation}{os.getpid()}-{secrets.token_hex(4)}"
         self._parts: list[Stoppable] = []
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
         """Take back what a dead predecessor held, then start workers and sweep."""
-        self._service.mend(lambda tx: maintain.reclaim(tx, OWNER_PREFIX))
+        self._service.mend(lambda tx: maintain.reclaim(tx, self._installation))
         settings = self._service.settings
         for tier, count, batch in (
             (Tier.FAST, settings.fast_workers, settings.fast_batch),

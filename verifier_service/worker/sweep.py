@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from verifier_service.bootstrap import Service
 from verifier_service.domain.errors import Contended
@@ -20,6 +22,7 @@ SLOW_TICK_S = 1.0
 RUNS_PER_TICK = 64
 REVIEWS_PER_TICK = 32
 DRAIN_LIMIT = 20
+MAX_HOLDING = 100_000
 
 
 class Sweep:
@@ -29,18 +32,15 @@ class Sweep:
         self._service = service
         self._owner = owner
         self._stopping = threading.Event()
-        self._last = time.monotonic()
         self._slow_due = 0.0
+        self._seen_at: float | None = None
+        self._no_reaping_until = 0.0
+        self._turn = 0
 
     def run(self) -> None:
         """Tick until stopped. An error is logged and the next tick tries again."""
         while not self._stopping.wait(self._service.settings.tick_s):
-            try:
-                self.tick()
-            except Contended:
-                continue
-            except Exception:
-                log.exception("the sweep failed; it goes on at its next tick")
+            self._guarded("the tick", self.tick)
 
     def stop(self) -> None:
         """End after the running step."""
@@ -48,44 +48,73 @@ class Sweep:
 
     def tick(self) -> None:
         """Decide what is undecided; once a second do everything else."""
-        now = time.monotonic()
-        slow = now >= self._slow_due
         with self._service.store.read() as tx:
-            undecided = set(tx.runs.undecided(RUNS_PER_TICK))
-            held = set(tx.runs.holding(RUNS_PER_TICK)) if slow else set()
-        for project, run in sorted(undecided | held):
-            self._decide(project, run, revisit_held=slow)
-        if slow:
-            self._slow_due = now + SLOW_TICK_S
-            self._slow(slept=now - self._last > self._service.settings.lease_s / 2)
-        self._last = now
+            undecided = tx.runs.undecided(RUNS_PER_TICK)
+            self._notice_sleep(tx.now())
+        for place in undecided:
+            self._guarded(f"deciding {place}", partial(self._decide, *place))
+        if time.monotonic() >= self._slow_due:
+            self._slow_due = time.monotonic() + SLOW_TICK_S
+            self._slow()
 
-    def _decide(self, project: str, run: str, *, revisit_held: bool) -> None:
+    def _notice_sleep(self, now: float) -> None:
+        """After a laptop's sleep every lease looks expired: let the living renew theirs first.
+
+        Database time goes on in a sleep, a process's monotonic clock does not.
+        """
+        lease_s = self._service.settings.lease_s
+        if self._seen_at is not None and now - self._seen_at > lease_s / 2:
+            log.info("%.0f s since the last tick: leases get time to be renewed", now - self._seen_at)
+            self._no_reaping_until = now + lease_s
+        self._seen_at = now
+
+    def _guarded(self, what: str, step: Callable[[], object]) -> None:
+        """One step that may fail without stopping the others."""
+        try:
+            step()
+        except Contended:
+            log.info("%s was in another's way; it is tried again", what)
+        except Exception:
+            log.exception("%s failed; it is tried again", what)
+
+    def _decide(self, project: str, run: str) -> None:
         for _ in range(DRAIN_LIMIT):
-            if not self._service.decide(project, run, revisit_held=revisit_held) or revisit_held:
+            if not self._service.decide(project, run):
                 return
 
-    def _slow(self, *, slept: bool) -> None:
+    def _slow(self) -> None:
         service = self._service
-        # After a laptop's sleep every lease looks expired: let the living renew theirs first.
-        if not slept:
-            service.mend(maintain.reap)
-        service.mend(maintain.unfinished)
-        self._open_reviews()
-        service.mend(lambda tx: Left(pks=tuple(desk.apply_due(tx, service.catalog, service.tariff))))
-        service.mend(lambda tx: Left(pks=tuple(desk.expire(tx))))
+        if (self._seen_at or 0.0) >= self._no_reaping_until:
+            self._guarded("reaping", lambda: service.mend(maintain.reap))
+        self._guarded("finishing", lambda: service.mend(maintain.unfinished))
+        self._guarded("opening reviews", self._open_reviews)
+        self._guarded("applying decisions", lambda: service.mend(self._apply_due))
+        self._guarded("deadlines", lambda: service.mend(lambda tx: Left(pks=tuple(desk.expire(tx)))))
         with service.store.read() as tx:
             closing = tx.runs.in_state(RunState.CLOSING)
+            holding = tx.runs.holding(MAX_HOLDING)
             ready = tx.checks.ready()
-        for project, run in closing:
-            service.close_step(project, run)
+        for place in closing:
+            self._guarded(f"closing {place}", partial(service.close_step, *place))
+        for place in self._in_turn(holding):
+            self._guarded(f"revisiting {place}", partial(service.decide, *place, revisit_held=True))
         service.dispatcher.wake(ready)
+
+    def _apply_due(self, tx: Transaction) -> Left:
+        return Left(pks=tuple(desk.apply_due(tx, self._service.catalog, self._service.tariff)))
+
+    def _in_turn(self, places: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        """A bounded number of runs per tick, each run when it is its turn."""
+        if len(places) <= RUNS_PER_TICK:
+            return list(places)
+        start = self._turn % len(places)
+        self._turn = start + RUNS_PER_TICK
+        return [*places[start:], *places[:start]][:RUNS_PER_TICK]
 
     def _open_reviews(self) -> None:
         taken = self._service.take(Tier.LAB, REVIEWS_PER_TICK, self._owner)
         if taken.claims:
-            with self._service.store.begin() as tx:
-                _open(tx, self._owner, taken)
+            self._service.unit(lambda tx: _open(tx, self._owner, taken))
 
 
 def _open(tx: Transaction, owner: str, taken: execute.Taken) -> None:

@@ -34,6 +34,11 @@ class Runs(Protocol):
         """Lock the run's row until the end of the transaction. Raises ``NotFound``."""
         ...
 
+    def share(self, project: str, run: str) -> Run:
+        """Read the run and keep its state from changing until the end of the transaction; others may
+        share it meanwhile. Raises ``NotFound``."""
+        ...
+
     def set_state(self, project: str, run: str, state: RunState) -> None:
         """Move the run to ``state``; ``closed`` stamps the time."""
         ...

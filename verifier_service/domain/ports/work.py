@@ -117,7 +117,8 @@ class Demands(Protocol):
     def insert(self, demands: Sequence[NewDemand]) -> None:
         """Store; a standing demand for the same (trajectory, path) is left as it is.
 
-        A requested demand on a check that has already ended is stored as satisfied.
+        A requested demand on a check that has already ended is stored as satisfied; a withdrawn one
+        without a check says why something was never asked for.
         """
         ...
 
@@ -147,6 +148,15 @@ class Demands(Protocol):
 
     def wanting(self, check: int) -> list[tuple[int, int, str]]:
         """(demand pk, trajectory pk, run) of the requested demands on a check."""
+        ...
+
+    def outstanding(self, project: str, run: str) -> dict[str, float]:
+        """Credits quoted for checks that the run pays and that no worker has claimed yet, by account:
+        spent already as far as the policy is concerned."""
+        ...
+
+    def unpaid(self, project: str, run: str, reason: str) -> list[int]:
+        """Trajectory pks with a fast demand that was withdrawn for ``reason``."""
         ...
 
     def unadvanced(self, limit: int) -> list[int]:
