@@ -54,7 +54,13 @@ def story_harness() -> ProcessHarness:
 class Story:
     """A service with one worker per tier and a sweep, none of them in a thread."""
 
-    def __init__(self, folder: Path, harness: ProcessHarness, **settings: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        harness: ProcessHarness,
+        ladder: dict[str, Any] | None = LADDER,
+        **settings: Any,
+    ) -> None:
         values = {"review_grace_s": 0.0, "plugins": PLUGINS} | settings
         built = bootstrap.build(Settings(data=folder, **values))
         self.service: Service = replace(built, harness=lambda: harness)
@@ -63,7 +69,8 @@ class Story:
             for tier in (Tier.FAST, Tier.SIMULATION, Tier.HIGH_FIDELITY)
         ]
         self.sweep = Sweep(self.service, "embedded/test/sweep")
-        self.put_ladder(LADDER)
+        if ladder is not None:
+            self.put_ladder(ladder)
 
     def put_ladder(self, document: dict[str, Any]) -> None:
         spec = LadderSpec.model_validate_json(json.dumps(document))

@@ -1,0 +1,318 @@
+"""Edges of the story that would lose work, invent a number, or blame the wrong cause."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from tests.support.story import LADDER, PROJECT, Story, story, story_harness
+from tiers.harness import ProcessHarness
+from verifier_service.domain.errors import Conflict, InvalidInput
+from verifier_service.domain.evidence import Tier
+from verifier_service.domain.ladders import LadderSpec
+from verifier_service.domain.ports.execution import Released
+from verifier_service.domain.reviews import ClaimRequest, ReviewDecision, ReviewMeasurement
+from verifier_service.domain.rewards import RewardCode, RewardReason
+from verifier_service.domain.runs import Budgets, RunSpec, RunState
+from verifier_service.domain.scoring import MET_FINAL
+from verifier_service.domain.states import RewardStatus
+from verifier_service.domain.trajectories import Turn
+from verifier_service.services import advantages, desk
+
+TURN = {"message": "look", "calls": [], "observations": []}
+GOOD = "CCCCCCCCCC"
+
+
+@pytest.fixture(scope="module")
+def children() -> Iterator[ProcessHarness]:
+    harness = story_harness()
+    yield harness
+    harness.close()
+
+
+@pytest.fixture
+def told(tmp_path: Path, children: ProcessHarness) -> Iterator[Story]:
+    with story(tmp_path, children) as made:
+        yield made
+
+
+def reason(told: Story, trajectory: str, run: str = "r") -> RewardReason:
+    found = told.latest(run, trajectory).reason
+    assert found is not None
+    return found
+
+
+def claim(told: Story, reviewer: str = "ann") -> str:
+    with told.service.store.begin() as tx:
+        review = desk.claim_review(tx, PROJECT, ClaimRequest(reviewer=reviewer, queue="chemists"))
+    assert review is not None
+    return review.id
+
+
+def sql(told: Story, statement: str, **values: Any) -> None:
+    with told.service.store.begin() as tx:
+        tx._database.connection.execute(text(statement), values)  # type: ignore[attr-defined]
+
+
+def test_a_ladder_whose_verifier_is_gone_fails_its_own_cases_only(
+    tmp_path: Path, children: ProcessHarness
+) -> None:
+    with story(tmp_path, children) as before:
+        before.put_ladder(
+            {
+                "name": "judged",
+                "candidate": {"kind": "text", "format": "text", "from": "answer"},
+                "outcome": {"use": "test.judge"},
+                "truth": "fast",
+                "tiers": {"fast": [{"use": "test.judge"}]},
+            }
+        )
+        before.submit("r", {"id": "climbing", "answer": "CCO"})
+        before.submit("r", {"id": "judged", "ladder": "judged", "answer": "x"})
+    with story(tmp_path, children, ladder=None, plugins=()) as after:
+        after.put_ladder(
+            {
+                "name": "identity",
+                "candidate": {"kind": "molecule", "format": "smiles", "from": "answer"},
+                "outcome": {"use": "molecule.identity"},
+                "truth": "fast",
+                "tiers": {"fast": [{"use": "molecule.identity"}]},
+            }
+        )
+        problem = {"reference": {"smiles": "CCO"}}
+        after.submit("r", {"id": "fine", "ladder": "identity", "answer": "OCC", "problem": problem})
+        refused = after.submit("r", {"id": "late", "ladder": "judged", "answer": "x"}).results[0]
+        after.until(
+            lambda: all(after.standing("r", n).met == MET_FINAL for n in ("climbing", "judged", "fine"))
+        )
+        assert after.latest("r", "fine").reward == 1.0
+        assert after.latest("r", "climbing").reward is None
+        assert after.latest("r", "judged").reward is None
+        assert reason(after, "judged").code is RewardCode.INFRASTRUCTURE
+        assert refused.status == "invalid"
+        after.service.close_run(PROJECT, "r")
+        after.until(lambda: after.run("r").state is RunState.CLOSED)
+
+
+def test_a_decision_before_the_deadline_counts_although_its_grace_ends_after_it(told: Story) -> None:
+    told.put_ladder(LADDER | {"deadline_s": 2.0})
+    told.submit("r", {"id": "t", "answer": GOOD})
+    told.rest()
+    review = claim(told)
+    with told.service.store.begin() as tx:
+        decision = ReviewDecision(reviewer="ann", verdict="reject", reason="explosive")
+        desk.decide_review(tx, PROJECT, review, decision, grace_s=3.0)
+    time.sleep(2.2)
+    told.rest()
+    assert told.latest("r", "t").status is RewardStatus.PROVISIONAL
+    told.until(lambda: told.standing("r", "t").met == MET_FINAL)
+    assert (told.latest("r", "t").reward, told.latest("r", "t").tier) == (0.0, Tier.LAB)
+
+
+def test_an_operators_ladder_survives_a_restart(tmp_path: Path, children: ProcessHarness) -> None:
+    with story(tmp_path, children) as before, before.service.store.read() as tx:
+        shipped = tx.ladders.latest(PROJECT, "organic-gap")
+    assert shipped is not None
+    changed = shipped.spec.model_copy(update={"deadline_s": 99.0})
+    with story(tmp_path, children) as before:
+        before.put_ladder(changed.model_dump(mode="json", by_alias=True))
+    with story(tmp_path, children) as after, after.service.store.read() as tx:
+        latest = tx.ladders.latest(PROJECT, "organic-gap")
+    assert latest is not None
+    assert (latest.version, latest.spec.deadline_s) == (2, 99.0)
+    assert isinstance(latest.spec, LadderSpec)
+
+
+def test_a_closed_run_takes_nothing(told: Story) -> None:
+    told.submit("r", {"id": "t", "answer": None, "turns": [TURN], "finished": False})
+    told.service.close_run(PROJECT, "r")
+    told.until(lambda: told.run("r").state is RunState.CLOSED)
+    with pytest.raises(Conflict, match="closed"):
+        told.service.grow(PROJECT, "r", "t", index=1, turns=[], answer="CCO", finished=True)
+    with pytest.raises(Conflict, match="closed"):
+        told.submit("r", {"id": "u", "answer": "CCO"})
+    assert (reason(told, "t").code, reason(told, "t").detail) == (RewardCode.CANCELLED, "run_closed")
+
+
+def test_a_close_says_what_it_cut_short(told: Story) -> None:
+    told.submit("r", {"id": "t", "answer": "CCO"})
+    told.fast()
+    told.sweep.tick()
+    told.service.close_run(PROJECT, "r")
+    told.until(lambda: told.run("r").state is RunState.CLOSED)
+    assert (reason(told, "t").code, reason(told, "t").detail) == (RewardCode.CANCELLED, "run_closed")
+
+
+def test_an_answer_without_turns_is_kept_and_a_retry_changes_nothing(told: Story) -> None:
+    told.submit("r", {"id": "t", "answer": None, "turns": [TURN], "finished": False})
+    grown = [
+        told.service.grow(PROJECT, "r", "t", index=1, turns=[], answer=answer, finished=finished).changed
+        for answer, finished in (("CCCC", False), (None, True), (None, True), ("CCCC", True))
+    ]
+    assert grown == [True, True, False, False]
+    told.rest()
+    assert told.latest("r", "t").outcome == 0.4
+    with pytest.raises(Conflict, match="finished"):
+        told.service.grow(PROJECT, "r", "t", index=1, turns=[], answer="N", finished=True)
+
+
+def test_a_cancelled_trajectory_says_so_when_it_should_grow(told: Story) -> None:
+    told.submit("r", {"id": "t", "answer": None, "turns": [TURN], "finished": False})
+    told.service.cancel(PROJECT, "r", "t")
+    turn = Turn.model_validate_json('{"message": "more"}')
+    with pytest.raises(Conflict, match="cancelled"):
+        told.service.grow(PROJECT, "r", "t", index=1, turns=[turn], answer=None, finished=False)
+
+
+def test_a_sleep_does_not_burn_attempts(told: Story) -> None:
+    told.submit("r", {"id": "t", "answer": "CCO"})
+    taken = told.service.take(Tier.FAST, 10, "embedded/asleep")
+    assert taken.jobs
+    told.sweep.tick()
+    hour = 3600.0
+    sql(told, "UPDATE checks SET lease_until = lease_until - :s WHERE state = 'running'", s=hour)
+    assert told.sweep._seen_at is not None
+    told.sweep._seen_at -= hour  # the database clock went on while this process did not
+    told.sweep._slow_due = 0.0
+    told.sweep.tick()
+    told.service.beat("embedded/asleep", taken)
+    told.sweep._slow_due = 0.0
+    told.sweep.tick()
+    assert told.service.unwanted(taken) == set(), "the lease is still ours"
+
+
+def test_a_group_with_an_unfinished_member_is_not_complete(told: Story) -> None:
+    group = {"group": "g", "group_size": 2}
+    told.submit("r", {"id": "a", "answer": "CC", **group})
+    told.submit("r", {"id": "b", "answer": None, "turns": [TURN], "finished": False, **group})
+    told.rest()
+    with told.service.store.read() as tx:
+        found = advantages.group_advantages(tx, PROJECT, "r", "g", estimator="grpo", ddof=0)
+    assert (found.complete, found.valid, found.expected) == (False, 1, 2)
+
+
+def test_a_number_in_another_unit_is_refused_at_the_desk(told: Story) -> None:
+    told.submit("r", {"id": "t", "answer": GOOD})
+    told.rest()
+    review = claim(told)
+    measured = ReviewMeasurement(quantity="carbons@test", value=0.3, unit="furlong")
+    decision = ReviewDecision(reviewer="ann", verdict="accept", measurements=(measured,))
+    with told.service.store.begin() as tx, pytest.raises(InvalidInput, match="measured in"):
+        desk.decide_review(tx, PROJECT, review, decision, grace_s=0.0)
+
+
+def test_the_policy_counts_what_it_has_asked_for(told: Story) -> None:
+    # The quote of one simulation is 1.4e-5 credits: two and a half of them.
+    told.put_run("r", compute=3.5e-5)
+    names = [f"t{index}" for index in range(6)]
+    told.submit("r", *({"id": name, "answer": "C" * (at + 2)} for at, name in enumerate(names)))
+    told.until(lambda: all(told.standing("r", name).status is not None for name in names), 60)
+    for _ in range(4):
+        told.sweep._slow_due = 0.0
+        told.sweep.tick()
+    assert _asked(told) <= 2
+
+
+def _asked(told: Story) -> int:
+    with told.service.store.read() as tx:
+        return sum(n for (tier, _), n in tx.checks.live().items() if tier is Tier.SIMULATION)
+
+
+def test_a_budget_that_is_raised_brings_back_what_it_could_not_pay(told: Story) -> None:
+    told.put_run("r", compute=0.0)
+    told.submit("r", {"id": "t", "answer": "CCCC"})
+    told.rest()
+    assert reason(told, "t").code is RewardCode.BUDGET_EXHAUSTED
+    told.service.put_run(PROJECT, "r", RunSpec(budgets=Budgets(compute=100.0)))
+    told.until(lambda: told.standing("r", "t").met == MET_FINAL)
+    assert told.latest("r", "t").outcome == 0.4
+
+
+def test_two_checks_on_a_budget_for_one_take_turns(told: Story) -> None:
+    # One time limit of the fast verifiers and a bit: the second must not be cut to that bit.
+    info = told.service.catalog.verifier("molecule.identify")
+    one = told.service.tariff.credits(_cpu(info.limits.time_s))
+    told.put_run("r", compute=1.05 * one)
+    told.submit("r", {"id": "a", "answer": "CCO"}, {"id": "b", "answer": "CCN"})
+    taken = told.service.take(Tier.FAST, 10, "embedded/test")
+    assert len(taken.jobs) == 1
+    assert not taken.cut
+    told.service.report("embedded/test", taken, [Released(id=taken.jobs[0].id, note="closing")])
+
+
+def _cpu(seconds: float) -> Any:
+    from verifier_service.domain.evidence import Cost
+
+    return Cost(cpu_s=seconds)
+
+
+def test_the_last_who_asks_sets_the_deadline_of_a_shared_review(told: Story) -> None:
+    told.put_ladder(LADDER | {"name": "hasty", "deadline_s": 2.0})
+    told.put_ladder(LADDER | {"name": "patient", "deadline_s": 3600.0})
+    told.submit("r", {"id": "t", "ladder": "hasty", "answer": GOOD})
+    told.rest()
+    told.submit("q", {"id": "t", "ladder": "patient", "answer": GOOD})
+    told.rest()
+    time.sleep(2.2)
+    told.rest()
+    assert told.latest("q", "t").status is RewardStatus.PROVISIONAL
+    assert claim(told)
+
+
+def test_every_required_approval_is_paid(told: Story) -> None:
+    two = {**LADDER["tiers"], "lab": [{"use": "review", "params": {"queue": "chemists", "approvals": 2}}]}
+    told.put_ladder(LADDER | {"tiers": two})
+    told.submit("r", {"id": "t", "answer": GOOD})
+    told.rest()
+    for reviewer in ("ann", "bob"):
+        review = claim(told, reviewer)
+        with told.service.store.begin() as tx:
+            desk.decide_review(
+                tx, PROJECT, review, ReviewDecision(reviewer=reviewer, verdict="accept"), 0.0
+            )
+    told.until(lambda: told.latest("r", "t").tier is Tier.LAB)
+    human = next(account for account in told.run("r").accounts if account.kind == "human")
+    assert (human.spent, human.reserved) == (pytest.approx(30.0), 0.0)
+
+
+def test_a_check_queued_before_an_upgrade_is_asked_again_under_the_new_key(told: Story) -> None:
+    told.submit("r", {"id": "t", "answer": "CCCC"})
+    sql(told, "UPDATE checks SET method = 'of yesterday' WHERE state = 'queued'")
+    sql(told, "UPDATE checks SET key = key || '-old' WHERE state = 'queued'")
+    told.until(lambda: told.standing("r", "t").met == MET_FINAL)
+    assert told.latest("r", "t").outcome == 0.4
+    with told.service.store.read() as tx:
+        [case] = tx.trajectories.cases([told.standing("r", "t").pk])
+    assert "method_changed" in {demand.reason for demand in case.demands}
+
+
+def test_a_broken_gate_above_the_fast_tier_buys_nothing_dearer(told: Story) -> None:
+    gated = {**LADDER["tiers"], "simulation": [{"use": "test.rough", "gate": "hard"}]}
+    told.put_ladder(LADDER | {"tiers": gated})
+    told.submit("r", {"id": "t", "answer": "CCCC", "problem": {"inputs": {"fail": "permanent"}}})
+    told.rest()
+    with told.service.store.read() as tx:
+        [case] = tx.trajectories.cases([told.standing("r", "t").pk])
+    assert Tier.HIGH_FIDELITY not in {demand.tier for demand in case.demands}
+    assert told.latest("r", "t").reward is None
+
+
+def test_runs_with_held_work_take_turns(told: Story) -> None:
+    places = [("p", f"r{index}") for index in range(150)]
+    seen = {place for _ in range(3) for place in told.sweep._in_turn(places)}
+    assert seen == set(places)
+
+
+def test_two_services_on_one_database_leave_each_others_work(told: Story) -> None:
+    from verifier_service.worker.supervisor import installation
+
+    elsewhere = replace(
+        told.service, settings=told.service.settings.model_copy(update={"data": Path("/elsewhere")})
+    )
+    assert installation(told.service) != installation(elsewhere)
