@@ -57,6 +57,7 @@ def test_a_claim_carries_what_the_worker_needs(store: SqlStore) -> None:
         tier=Tier.FAST,
         params={"a": [2], "b": 1},
         item='{"candidate":"CCO"}',
+        method="",
         attempt=0,
         max_attempts=5,
         fence=1,

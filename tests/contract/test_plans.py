@@ -35,7 +35,13 @@ HOT: dict[str, Callable[[Transaction], object]] = {
     "latest": lambda tx: tx.rewards.latest(PROJECT, RUN, ["a", "b"]),
 }
 SMALL = ("SCAN runs", "SCAN CONSTANT", "SCAN anon_")
-PARTIAL = ("ix_checks_ready", "ix_checks_lease", "ix_demands_requested", "ix_demands_held")
+PARTIAL = (
+    "ix_checks_ready",
+    "ix_checks_lease",
+    "ix_demands_requested",
+    "ix_demands_held",
+    "ix_reviews_due",
+)
 
 
 @pytest.mark.parametrize("name", HOT)
