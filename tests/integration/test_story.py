@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from rdkit import Chem
 
-from tests.support.story import LADDER, PROJECT, Story, story, story_harness
+from tests.support.story import LADDER, PROJECT, Story, story
 from tiers.harness import ProcessHarness
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ports.execution import Released
@@ -25,20 +24,6 @@ TURN = {
     "calls": [{"id": "c1", "name": "f", "arguments": "{}"}],
     "observations": [{"call": "c1", "text": "ok"}],
 }
-
-
-@pytest.fixture(scope="module")
-def children() -> Iterator[ProcessHarness]:
-    """Warm children for all stories of this module: their start is most of a test's time."""
-    harness = story_harness()
-    yield harness
-    harness.close()
-
-
-@pytest.fixture
-def told(tmp_path: Path, children: ProcessHarness) -> Iterator[Story]:
-    with story(tmp_path, children) as made:
-        yield made
 
 
 def test_it_climbs_to_the_truth_and_waits_for_people(told: Story) -> None:
@@ -207,9 +192,9 @@ def test_a_reviewer_who_measures_replaces_the_value(told: Story) -> None:
 
 
 def test_nobody_answers_until_the_deadline_and_the_lower_tier_stands(
-    tmp_path: Path, children: ProcessHarness
+    tmp_path: Path, children: ProcessHarness, store_url: str
 ) -> None:
-    with story(tmp_path, children) as told:
+    with story(tmp_path, children, database_url=store_url) as told:
         told.put_ladder(LADDER | {"deadline_s": 0.5})
         told.submit("r", {"id": "t", "answer": "CCCCCCCCCC"})
         told.until(lambda: told.standing("r", "t").met == MET_FINAL)

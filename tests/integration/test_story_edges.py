@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from tests.support.story import LADDER, PROJECT, Story, story, story_harness
+from tests.support.story import LADDER, PROJECT, Story, story
 from tiers.harness import ProcessHarness
 from verifier_service.domain.errors import Conflict, InvalidInput
 from verifier_service.domain.evidence import Tier
@@ -27,19 +26,6 @@ from verifier_service.services import advantages, desk
 
 TURN = {"message": "look", "calls": [], "observations": []}
 GOOD = "CCCCCCCCCC"
-
-
-@pytest.fixture(scope="module")
-def children() -> Iterator[ProcessHarness]:
-    harness = story_harness()
-    yield harness
-    harness.close()
-
-
-@pytest.fixture
-def told(tmp_path: Path, children: ProcessHarness) -> Iterator[Story]:
-    with story(tmp_path, children) as made:
-        yield made
 
 
 def reason(told: Story, trajectory: str, run: str = "r") -> RewardReason:
@@ -61,9 +47,9 @@ def sql(told: Story, statement: str, **values: Any) -> None:
 
 
 def test_a_ladder_whose_verifier_is_gone_fails_its_own_cases_only(
-    tmp_path: Path, children: ProcessHarness
+    tmp_path: Path, children: ProcessHarness, store_url: str
 ) -> None:
-    with story(tmp_path, children) as before:
+    with story(tmp_path, children, database_url=store_url) as before:
         before.put_ladder(
             {
                 "name": "judged",
@@ -75,7 +61,7 @@ def test_a_ladder_whose_verifier_is_gone_fails_its_own_cases_only(
         )
         before.submit("r", {"id": "climbing", "answer": "CCO"})
         before.submit("r", {"id": "judged", "ladder": "judged", "answer": "x"})
-    with story(tmp_path, children, ladder=None, plugins=()) as after:
+    with story(tmp_path, children, ladder=None, database_url=store_url, plugins=()) as after:
         after.put_ladder(
             {
                 "name": "identity",
@@ -115,14 +101,16 @@ def test_a_decision_before_the_deadline_counts_although_its_grace_ends_after_it(
     assert (told.latest("r", "t").reward, told.latest("r", "t").tier) == (0.0, Tier.LAB)
 
 
-def test_an_operators_ladder_survives_a_restart(tmp_path: Path, children: ProcessHarness) -> None:
-    with story(tmp_path, children) as before, before.service.store.read() as tx:
+def test_an_operators_ladder_survives_a_restart(
+    tmp_path: Path, children: ProcessHarness, store_url: str
+) -> None:
+    with story(tmp_path, children, database_url=store_url) as before, before.service.store.read() as tx:
         shipped = tx.ladders.latest(PROJECT, "organic-gap")
     assert shipped is not None
     changed = shipped.spec.model_copy(update={"deadline_s": 99.0})
-    with story(tmp_path, children) as before:
+    with story(tmp_path, children, database_url=store_url) as before:
         before.put_ladder(changed.model_dump(mode="json", by_alias=True))
-    with story(tmp_path, children) as after, after.service.store.read() as tx:
+    with story(tmp_path, children, database_url=store_url) as after, after.service.store.read() as tx:
         latest = tx.ladders.latest(PROJECT, "organic-gap")
     assert latest is not None
     assert (latest.version, latest.spec.deadline_s) == (2, 99.0)
