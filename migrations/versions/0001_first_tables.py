@@ -225,7 +225,6 @@ def upgrade() -> None:
         sa.Column("turns_digest", sa.Text(), nullable=False),
         sa.Column("n_turns", sa.Integer(), nullable=False),
         sa.Column("finished", sa.Boolean(), nullable=False),
-        sa.Column("has_answer", sa.Boolean(), nullable=False),
         sa.Column("cancelled", sa.Boolean(), nullable=False),
         sa.Column("needs_decision", sa.Boolean(), nullable=False),
         sa.Column("decided_on", sa.Integer(), nullable=False),

@@ -54,7 +54,6 @@ def trajectory(name: str, **changes: Any) -> NewTrajectory:
         "turns_digest": "turns",
         "n_turns": 0,
         "finished": True,
-        "has_answer": True,
         "body": '{"answer":"CCO"}',
     }
     return NewTrajectory(**(values | changes))

@@ -29,7 +29,6 @@ class NewTrajectory:
     turns_digest: str
     n_turns: int
     finished: bool
-    has_answer: bool
     body: str
     turns: str = "[]"
 

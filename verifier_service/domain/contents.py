@@ -35,7 +35,6 @@ def new_trajectory(item: TrajectorySubmission, ladder: Ladder) -> NewTrajectory:
         turns_digest=turns_digest,
         n_turns=len(item.turns),
         finished=item.finished,
-        has_answer=item.answer is not None,
         body=body_of(item).model_dump_json(exclude_defaults=True, exclude={"turns"}),
         turns=turns,
     )

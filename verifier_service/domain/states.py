@@ -70,13 +70,8 @@ def may_become(old: CheckState, new: CheckState) -> bool:
     return (old, new) in CHECK_TRANSITIONS
 
 
-def sources_of(new: CheckState) -> tuple[CheckState, ...]:
-    """The states from which ``new`` can be reached, for the WHERE clause of a guarded update."""
-    return tuple(old for (old, to) in CHECK_TRANSITIONS if to is new)
-
-
 def demand_sources_of(new: DemandState) -> tuple[DemandState, ...]:
-    """As ``sources_of``, for demands."""
+    """The states from which ``new`` can be reached, for the WHERE clause of a guarded update."""
     return tuple(old for (old, to) in DEMAND_TRANSITIONS if to is new)
 
 

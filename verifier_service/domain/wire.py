@@ -25,7 +25,7 @@ POST   reviews/claim                        ClaimRequest          ReviewClaimed
 POST   reviews/{id}/decision                ReviewDecision        ReviewDecided
 POST   reviews/{id}/release                 ReleaseRequest        Review
 GET    keys                                                       KeyList
-POST   keys                                 KeyRequest            KeyCreated
+POST   keys                                 NewKey                KeyCreated
 DELETE keys/{id}                                                  Key
 ==========================================  ====================  ==================
 """
@@ -35,7 +35,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from verifier_service.domain.evidence import Cost, Evidence, Failure, Tier
 from verifier_service.domain.ladders import Ladder
@@ -43,7 +43,7 @@ from verifier_service.domain.ports.catalog import VerifierListing
 from verifier_service.domain.records import JsonObject, OpenEnum, Record, Request
 from verifier_service.domain.reviews import Review
 from verifier_service.domain.rewards import RewardRecord
-from verifier_service.domain.runs import Key, Run, Scope
+from verifier_service.domain.runs import Key, Run
 from verifier_service.domain.states import RewardStatus
 from verifier_service.domain.trajectories import Identifier, Turn
 
@@ -86,21 +86,6 @@ class TurnsRequest(Request):
     answer: str | JsonObject | None = None
     finished: bool = False
     wait: WaitSpec | None = None
-
-
-class KeyRequest(Request):
-    """A new API key. No scope implies another."""
-
-    name: Annotated[str, Field(min_length=1, max_length=200)]
-    scopes: Annotated[frozenset[Annotated[Scope, Field(strict=False)]], Field(strict=False, min_length=1)]
-
-    @field_validator("scopes")
-    @classmethod
-    def _known(cls, scopes: frozenset[Scope]) -> frozenset[Scope]:
-        if Scope.OTHER in scopes:
-            names = ", ".join(scope for scope in Scope if scope is not Scope.OTHER)
-            raise ValueError(f"unknown scope; the scopes are {names}")
-        return scopes
 
 
 # Responses

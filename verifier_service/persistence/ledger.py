@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, case, func, select, update
@@ -139,9 +139,3 @@ class SqlLedger:
 
     def _note(self, rows: Sequence[Values]) -> None:
         update_each(self._db, _checks, rows)
-
-
-def cover(available: Mapping[AccountKey, Account], run: int, kind: str, amount: float) -> bool:
-    """Whether an account can take over a reservation."""
-    account = available.get((run, kind))
-    return account is not None and account.available >= amount

@@ -150,7 +150,6 @@ trajectories = Table(
     Column("turns_digest", Text, nullable=False),
     Column("n_turns", Integer, nullable=False),
     Column("finished", Boolean, nullable=False),
-    Column("has_answer", Boolean, nullable=False),
     Column("cancelled", Boolean, nullable=False),
     Column("needs_decision", Boolean, nullable=False),
     Column("decided_on", Integer, nullable=False),

@@ -81,7 +81,6 @@ class SqlTrajectories:
             turns_digest=item.turns_digest,
             n_turns=item.n_turns,
             finished=item.finished,
-            has_answer=item.has_answer,
         )
         if self._db.run(grown) == 0:
             raise Conflict("trajectory_finished", f"trajectory {item.id!r} is finished and cannot grow")
@@ -242,5 +241,4 @@ def _row(run: int, item: NewTrajectory) -> dict[str, Any]:
         "turns_digest": item.turns_digest,
         "n_turns": item.n_turns,
         "finished": item.finished,
-        "has_answer": item.has_answer,
     }
