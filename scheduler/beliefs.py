@@ -9,6 +9,7 @@ function of the case alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,10 +30,25 @@ class TierBeliefs:
     map_named: MapNamed
 
     def estimate(self, ladder: Ladder, evidence: Sequence[RungEvidence]) -> Estimate | None:
-        """The belief, or ``None`` while nothing counts toward the outcome."""
-        if ladder.spec.outcome is not None:
-            return _judged(ladder, evidence)
-        return _measured(ladder, evidence, self.map_named)
+        """The belief, or ``None`` while nothing counts toward the outcome.
+
+        Arithmetic that leaves the range of floats is no belief either: it must not become a number,
+        and it must not stop the cases beside it.
+        """
+        try:
+            found = (
+                _judged(ladder, evidence)
+                if ladder.spec.outcome is not None
+                else _measured(ladder, evidence, self.map_named)
+            )
+        except ArithmeticError:
+            return None
+        return found if found is not None and _finite(found) else None
+
+
+def _finite(estimate: Estimate) -> bool:
+    values = (estimate.mean, estimate.variance, estimate.outcome, estimate.outcome_variance)
+    return all(value is None or math.isfinite(value) for value in (*values, estimate.low, estimate.high))
 
 
 def _judged(ladder: Ladder, evidence: Sequence[RungEvidence]) -> Estimate | None:
@@ -102,7 +118,9 @@ def _tier_value(
             found = _counting(ladder, use, measurement, item.evidence.labels, map_named)
             if found is None or (found.sigma is None and tier.rank < ladder.spec.truth.rank):
                 continue
-            values.append((found.value, (found.sigma or 0.0) ** 2))
+            variance = (found.sigma or 0.0) * (found.sigma or 0.0)
+            if math.isfinite(variance):
+                values.append((found.value, variance))
     if not values:
         return None
     exact = [mean for mean, variance in values if variance == 0.0]

@@ -44,6 +44,8 @@ def utility_moments(utility: Utility, mean: float, variance: float) -> tuple[flo
         first, second = _trapezoid(utility, mean, sd)
     else:
         first, second = _exact(utility, mean, sd)
+    if not (math.isfinite(first) and math.isfinite(second)):
+        raise OverflowError("the utility's moments are not finite")
     first = min(1.0, max(0.0, first))
     return first, min(0.25, max(0.0, second - first * first))
 

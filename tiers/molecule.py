@@ -305,11 +305,12 @@ def same_molecule(left: Molecule, right: Molecule) -> str | None:
     """Return how two molecules are the same, ``"canonical"`` or ``"inchikey"``, else ``None``.
 
     InChI has no layer for unpaired electrons (O=O against [O][O]) nor for stereo at metals and
-    square-planar or octahedral centres (cisplatin against transplatin): there it is not asked.
+    square-planar or octahedral centres (cisplatin against transplatin): there it is not asked. Nor is
+    it for different formulas: it would say no, and on a cage it takes minutes to.
     """
     if left.canonical == right.canonical:
         return "canonical"
-    if left.unpaired_electrons != right.unpaired_electrons:
+    if left.unpaired_electrons != right.unpaired_electrons or left.formula != right.formula:
         return None
     if _has_stereo_beyond_inchi(left.canonical) or _has_stereo_beyond_inchi(right.canonical):
         return None

@@ -13,9 +13,9 @@ from sqlalchemy import text
 from tests.support.story import LADDER, PROJECT, Story, story
 from tiers.harness import ProcessHarness
 from verifier_service.domain.errors import Conflict, InvalidInput
-from verifier_service.domain.evidence import Tier
+from verifier_service.domain.evidence import Finding, Measurement, Tier, Verdict
 from verifier_service.domain.ladders import LadderSpec
-from verifier_service.domain.ports.execution import Released
+from verifier_service.domain.ports.execution import Done, Released
 from verifier_service.domain.reviews import ClaimRequest, ReviewDecision, ReviewMeasurement
 from verifier_service.domain.rewards import RewardCode, RewardReason
 from verifier_service.domain.runs import Budgets, RunSpec, RunState
@@ -241,16 +241,62 @@ def _cpu(seconds: float) -> Any:
 
 
 def test_the_last_who_asks_sets_the_deadline_of_a_shared_review(told: Story) -> None:
-    told.put_ladder(LADDER | {"name": "hasty", "deadline_s": 2.0})
-    told.put_ladder(LADDER | {"name": "patient", "deadline_s": 3600.0})
-    told.submit("r", {"id": "t", "ladder": "hasty", "answer": GOOD})
+    told.put_ladder(LADDER | {"deadline_s": 3.0})
+    told.submit("r", {"id": "t", "answer": GOOD})
     told.rest()
-    told.submit("q", {"id": "t", "ladder": "patient", "answer": GOOD})
+    time.sleep(1.5)
+    told.submit("q", {"id": "t", "answer": GOOD})
     told.rest()
-    time.sleep(2.2)
+    with told.service.store.read() as tx:
+        assert len(desk.listed(tx, PROJECT, queue=None, state="open", limit=10)) == 1
+    time.sleep(1.8)
     told.rest()
     assert told.latest("q", "t").status is RewardStatus.PROVISIONAL
     assert claim(told)
+
+
+def test_a_verdict_belongs_to_its_task(told: Story) -> None:
+    told.put_ladder(LADDER | {"name": "other"})
+    told.submit("r", {"id": "a", "answer": GOOD, "problem": {"prompt": "long chains, please"}})
+    told.rest()
+    review = claim(told)
+    with told.service.store.begin() as tx:
+        vote = ReviewDecision(reviewer="ann", verdict="reject", reason="too long for this task")
+        desk.decide_review(tx, PROJECT, review, vote, 0.0)
+    told.rest()
+    assert told.latest("r", "a").reward == 0.0
+    told.submit("r", {"id": "b", "answer": GOOD, "problem": {"prompt": "something else"}})
+    told.submit("r", {"id": "c", "answer": GOOD, "ladder": "other"})
+    told.rest()
+    assert [told.latest("r", name).outcome for name in "bc"] == [1.0, 1.0]
+    with told.service.store.read() as tx:
+        assert len(desk.listed(tx, PROJECT, queue=None, state="open", limit=10)) == 2
+
+
+def test_arithmetic_that_overflows_is_no_number_and_stops_nobody(told: Story) -> None:
+    told.put_ladder(LADDER | {"name": "wild"})
+    told.submit("r", {"id": "t", "answer": GOOD, "ladder": "wild"}, {"id": "u", "answer": "CCCC"})
+    told.fast()
+    taken = told.service.take(Tier.SIMULATION, 10, "embedded/test")
+    assert not taken.jobs
+    told.sweep.tick()
+    taken = told.service.take(Tier.SIMULATION, 10, "embedded/test")
+    wild = Measurement(quantity="carbons@test", value=1e300, unit="1", sigma=1e300)
+    results = [
+        Done(
+            id=job.id,
+            outcome=Finding(verdict=Verdict.INCONCLUSIVE, measurements=(wild,)),
+            cost=_cpu(0.1),
+            wall_s=0.1,
+            libraries={},
+            version="1",
+        )
+        for job in taken.jobs
+    ]
+    told.service.report("embedded/test", taken, results)
+    assert told.latest("r", "t").reward is None
+    told.rest()
+    assert told.latest("r", "u").outcome == 0.4
 
 
 def test_every_required_approval_is_paid(told: Story) -> None:

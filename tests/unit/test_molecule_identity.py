@@ -9,7 +9,7 @@ import pytest
 from tiers.fast.molecule_forms import FormUnavailable, parent_form, tautomer_form
 from tiers.fast.molecule_identity import MoleculeIdentity
 from tiers.molecule import Refusal, inchikey, read_smiles
-from verifier_service.domain.errors import TaskError
+from verifier_service.domain.errors import Permanent, TaskError
 from verifier_service.domain.evidence import Failure, Finding, Verdict
 from verifier_service.domain.verifiers import CheckInput, Params
 
@@ -123,16 +123,23 @@ def test_mol_07_a_tautomer_that_does_not_read_back_is_no_score() -> None:
     same = judge(deuterated, "O=CC([2H])([2H])C([2H])([2H])C(O)=O", "tautomer")
     assert accepted(same)
     other = judge("OC(=O)CCC=O", deuterated, "tautomer")
-    assert not accepted(other)
-    assert any("exact level" in text for text in other.assumptions)
+    assert code(other) == "different_molecule"
 
 
-def test_a_tautomer_enumeration_cut_short_falls_back_and_says_so() -> None:
+def test_a_tautomer_enumeration_cut_short_is_not_a_score() -> None:
     peptide = "N" + "[C@@H](C)C(=O)N" * 11 + "CC(=O)O"
     other = "N" + "[C@@H](C)C(=O)N" * 10 + "[C@H](C)C(=O)N" + "CC(=O)O"
-    finding = judge(peptide, other, "tautomer")
-    assert code(finding) == "different_molecule"
-    assert any("exact level" in text for text in finding.assumptions)
+    with pytest.raises(Permanent, match="cannot be compared"):
+        judge(peptide, other, "tautomer")
+    assert accepted(judge(peptide, peptide, "tautomer")), "equal molecules need no tautomers"
+
+
+def test_cages_of_other_formulas_never_reach_inchi(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> str:
+        raise AssertionError("InChI was asked")
+
+    monkeypatch.setattr("tiers.molecule.inchikey", refuse)
+    assert code(judge("CCO", "C1CCCCC1")) == "different_molecule"
 
 
 @pytest.mark.parametrize("candidate", ["*", "CC*", "[*:1]c1ccccc1", "*CC*", "[R1]CC", "[2*]C"])

@@ -156,6 +156,18 @@ def test_process_rewards_are_means_over_checks_then_over_judged_turns() -> None:
     assert draft.reward == pytest.approx(0.7 + 0.2 * (0.75 + 0.0) / 2)
 
 
+def test_a_process_check_that_did_not_run_leaves_no_number() -> None:
+    broken = demand("process/0@2", "process", FAST, failure=failed("transient", "worker_lost"))
+    draft = score(case(PASSED, broken, n_turns=2), estimate())
+    assert (draft.status, draft.reward) == (RewardStatus.UNSCORED, None)
+    assert draft.reason is not None
+    assert (draft.reason.code, draft.reason.detail) == (RewardCode.INFRASTRUCTURE, "worker_lost")
+    unpaid = demand("process/0@2", "process", FAST, state=DemandState.WITHDRAWN, reason="budget_exhausted")
+    reason = score(case(REFUSED, unpaid, n_turns=2), None).reason
+    assert reason is not None
+    assert reason.code is RewardCode.BUDGET_EXHAUSTED
+
+
 def test_no_judged_turn_adds_nothing() -> None:
     assert score(with_process((None, None)), estimate()).reward == 0.7
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 from tiers.fast.molecule_forms import FormUnavailable, parent_form, tautomer_form
 from tiers.fast.molecule_validity import radical_hint, refused
 from tiers.molecule import Molecule, Refusal, rdkit_missing, read_smiles, same_molecule
-from verifier_service.domain.errors import TaskError
+from verifier_service.domain.errors import Permanent, TaskError
 from verifier_service.domain.evidence import Finding, Hint, Reason, Tier, Verdict
 from verifier_service.domain.records import JsonObject
 from verifier_service.domain.verifiers import CheckInput, Limits, Params, Verifier, VerifierInfo
@@ -86,7 +86,7 @@ def _compare(candidate: Molecule, reference: Molecule, level: str) -> Finding:
     assumptions = [f"identity level: {'exact' if level in LEVELS[:3] else level}", *candidate.notes]
     match = same_molecule(candidate, reference)
     if match is None and level == "tautomer":
-        match = _same_tautomer(candidate, reference, assumptions)
+        match = _same_tautomer(candidate, reference)
     elif match is None and level == "parent":
         match = _same_parent(candidate, reference, assumptions)
     if match is None and level != "parent" and candidate.fragments > 1 and reference.fragments == 1:
@@ -113,33 +113,37 @@ def _compare(candidate: Molecule, reference: Molecule, level: str) -> Finding:
     )
 
 
-def _same_tautomer(candidate: Molecule, reference: Molecule, assumptions: list[str]) -> str | None:
-    if candidate.formula != reference.formula:  # tautomers are isomers; enumerating them is dear
+def _same_tautomer(candidate: Molecule, reference: Molecule) -> str | None:
+    """Raises ``Permanent`` when the forms cannot be made: not compared is not different."""
+    # Tautomers are isomers with the same labels; enumerating them is dear.
+    if candidate.formula != reference.formula or _isotopes(candidate) != _isotopes(reference):
         return None
     try:
         match = same_molecule(tautomer_form(candidate), tautomer_form(reference))
     except FormUnavailable as unavailable:
-        assumptions.append(f"compared at the exact level: no tautomer form ({unavailable})")
-        return None
+        raise _not_compared("tautomer", unavailable) from unavailable
     return "tautomer" if match else None
 
 
 def _same_parent(candidate: Molecule, reference: Molecule, assumptions: list[str]) -> str | None:
+    """Raises ``Permanent`` when a form cannot be made, ``TaskError`` when the reference has several."""
     try:
         wanted = parent_form(reference)
-    except Refusal:
-        assumptions.append("compared at the exact level: the reference has several parents")
-        return None
+    except Refusal as refusal:
+        message = f"reference.smiles has no one parent ({refusal.code})"
+        raise TaskError("bad_reference", message) from refusal
     except FormUnavailable as unavailable:
-        assumptions.append(f"compared at the exact level: no parent form ({unavailable})")
-        return None
+        raise _not_compared("parent", unavailable) from unavailable
     try:
         match = same_molecule(parent_form(candidate), wanted)
     except FormUnavailable as unavailable:
-        assumptions.append(f"compared at the exact level: no parent form ({unavailable})")
-        return None
+        raise _not_compared("parent", unavailable) from unavailable
     assumptions.append("known counter-ions and solvents were left out and the rest uncharged")
     return "parent" if match else None
+
+
+def _not_compared(level: str, unavailable: FormUnavailable) -> Permanent:
+    return Permanent(f"no_{level}_form", f"the {level} forms cannot be compared: {unavailable}")
 
 
 def _hints(candidate: Molecule, reference: Molecule, unpaired: int) -> tuple[Hint, ...]:

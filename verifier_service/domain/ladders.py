@@ -33,13 +33,18 @@ class QuantitySpec(Request):
     unit: str
 
 
+MIN_WIDTH = 1e-9
+Level = Annotated[float, Field(ge=-1e12, le=1e12)]
+Width = Annotated[float, Field(ge=MIN_WIDTH, le=1e12)]
+
+
 class WindowUtility(Request):
     """1 inside [low, high]; outside, max(0, 1 - d/softness) with d the distance to the nearer bound."""
 
     kind: Literal["window"]
-    low: float
-    high: float
-    softness: Annotated[float, Field(gt=0)]
+    low: Level
+    high: Level
+    softness: Width
 
     @model_validator(mode="after")
     def _ordered(self) -> WindowUtility:
@@ -52,7 +57,7 @@ class ThresholdUtility(Request):
     """1 at or beyond ``at`` in the wanted direction, else 0."""
 
     kind: Literal["threshold"]
-    at: float
+    at: Level
     direction: Literal["above", "below"] = "above"
 
 
@@ -60,16 +65,28 @@ class SigmoidUtility(Request):
     """1 / (1 + exp(-(y - midpoint)/scale)); a negative scale prefers small values."""
 
     kind: Literal["sigmoid"]
-    midpoint: float
-    scale: float
+    midpoint: Level
+    scale: Level
+
+    @model_validator(mode="after")
+    def _has_a_slope(self) -> SigmoidUtility:
+        if abs(self.scale) < MIN_WIDTH:
+            raise ValueError(f"scale must be at least {MIN_WIDTH:g} in size")
+        return self
 
 
 class LinearUtility(Request):
     """0 at ``zero``, 1 at ``one``, clipped outside; ``zero`` may exceed ``one``."""
 
     kind: Literal["linear"]
-    zero: float
-    one: float
+    zero: Level
+    one: Level
+
+    @model_validator(mode="after")
+    def _has_a_slope(self) -> LinearUtility:
+        if abs(self.one - self.zero) < MIN_WIDTH:
+            raise ValueError(f"zero and one must lie at least {MIN_WIDTH:g} apart")
+        return self
 
 
 Utility = Annotated[

@@ -42,6 +42,8 @@ def plan_check(
     info = method.info
     candidate: JsonValue = standing.canonical if standing.canonical is not None else body.answer
     read = _read(info.reads - {"candidate", "turns"}, body)
+    if info.external:  # a person judges the candidate for this task, not the candidate as such
+        read |= {"task": [standing.ladder, standing.ladder_version, _read(frozenset({"prompt"}), body)]}
     item = CheckInput(
         candidate=candidate if "candidate" in info.reads else None,
         inputs=body.inputs if "inputs" in info.reads else {},

@@ -30,9 +30,9 @@ class ReviewMeasurement(Request):
     """A number the reviewer measured, with unit and one standard deviation."""
 
     quantity: Annotated[str, Field(max_length=200)]
-    value: float
+    value: Annotated[float, Field(ge=-1e12, le=1e12)]
     unit: Annotated[str, Field(max_length=50)]
-    sigma: Annotated[float, Field(ge=0)] | None = None
+    sigma: Annotated[float, Field(ge=1e-12, le=1e12)] | None = None
 
 
 class ReviewDecision(Request):

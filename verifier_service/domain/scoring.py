@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from verifier_service.domain.cases import Case
 from verifier_service.domain.checks import DemandView
@@ -19,7 +19,7 @@ from verifier_service.domain.evidence import (
     Verdict,
 )
 from verifier_service.domain.rewards import Interval, RewardCode, RewardReason
-from verifier_service.domain.states import CheckState, DemandState, RewardStatus
+from verifier_service.domain.states import LIVE_DEMANDS, CheckState, DemandState, RewardStatus
 
 BUDGET_EXHAUSTED = "budget_exhausted"
 METHOD_CHANGED = "method_changed"
@@ -76,6 +76,9 @@ class Draft:
 def score(case: Case, estimate: Estimate | None, *, closing: bool = False) -> Draft:
     """The reward of a case as it stands. ``closing`` makes it final at its best tier, or unscored."""
     verdict = judge(case, estimate, closing=closing)
+    unjudged = _unjudged_process(case)
+    if unjudged is not None and verdict.outcome is not None and not case.standing.cancelled:
+        verdict = replace(verdict, outcome=None, tier=None, reason=unjudged)
     process, process_live = process_rewards(case)
     weight = case.ladder.spec.process.weight
     judged = [value for value in process if value is not None]
@@ -155,6 +158,32 @@ def process_rewards(case: Case) -> tuple[tuple[float | None, ...], bool]:
     return tuple(process), live
 
 
+def _unjudged_process(case: Case) -> RewardReason | None:
+    """Why the process half of the reward did not happen, if it should have: a turn that a broken or
+    unpaid check did not judge is not a turn without reward."""
+    if case.ladder.spec.process.weight == 0.0:
+        return None
+    wanted = [d for d in case.of_role("process") if d.path.endswith(f"@{case.standing.n_turns}")]
+    for demand in wanted:
+        if case.evidence(demand) is not None or demand.state in LIVE_DEMANDS:
+            continue
+        failure = demand.check.failure if demand.check is not None else None
+        if failure is not None and demand.state is DemandState.SATISFIED:
+            return _of_failure(failure)
+        if case.at(demand.path) is None:
+            return _why_unasked(case, closing=False)
+    return None
+
+
+def _of_failure(failure: Failure) -> RewardReason:
+    return RewardReason(
+        code=FAILURE_CODES[failure.kind],
+        detail=failure.code,
+        message=failure.message,
+        retryable=failure.retryable,
+    )
+
+
 def met_rank(case: Case, status: RewardStatus | None) -> int:
     """How far a wait is satisfied: the rank of the highest tier T for which ``until: T`` is met,
     ``MET_NOTHING`` for none, ``MET_FINAL`` when nothing at any tier is live, held or undecided."""
@@ -216,10 +245,7 @@ def _why_unscored(case: Case, *, closing: bool) -> RewardReason:
     failures = [failure for demand in case.demands if (failure := failure_of(demand)) is not None]
     broken = [failure for failure in failures if failure.kind == "task_error"] or failures
     if broken:
-        last = broken[-1]
-        return RewardReason(
-            code=FAILURE_CODES[last.kind], detail=last.code, message=last.message, retryable=last.retryable
-        )
+        return _of_failure(broken[-1])
     return _why_unasked(case, closing)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass
 
 from verifier_service.domain.cases import Body, Case
 from verifier_service.domain.checks import Claim
 from verifier_service.domain.digests import canonical_json
-from verifier_service.domain.errors import Conflict, InvalidInput
+from verifier_service.domain.errors import Conflict, InvalidInput, VerificationError
 from verifier_service.domain.evidence import Cost, Evidence, Measurement, Provenance, Reason, Tier, Verdict
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.policy import Tariff
@@ -23,6 +24,8 @@ from verifier_service.domain.reviews import (
 )
 from verifier_service.domain.scoring import DEADLINE
 from verifier_service.domain.states import CheckState
+
+log = logging.getLogger(__name__)
 
 DEFAULT_QUEUE = "default"
 
@@ -123,19 +126,25 @@ def apply_due(tx: Transaction, catalog: Catalog, tariff: Tariff, limit: int = 10
     """Turn decisions whose grace has passed into evidence; returns the trajectories concerned."""
     touched: list[int] = []
     for project, review_id, check in tx.reviews.due(limit):
-        review = tx.reviews.get(project, review_id)
-        evidence = _evidence(tx, catalog, review, check)
-        finished = tx.checks.finish_external(
-            check,
-            CheckState.SUCCEEDED,
-            evidence=evidence,
-            cost=evidence.cost,
-            credits=tariff.credits(evidence.cost),
-        )
-        tx.reviews.close(check, "effective" if finished else "cancelled")
-        if finished:
-            touched += tx.demands.satisfy([check])
+        try:
+            with tx.savepoint():
+                touched += _apply(tx, catalog, tariff, tx.reviews.get(project, review_id), check)
+        except (VerificationError, ValueError):
+            log.exception("the decision on review %s cannot be applied; the others are", review_id)
     return touched
+
+
+def _apply(tx: Transaction, catalog: Catalog, tariff: Tariff, review: Review, check: int) -> list[int]:
+    evidence = _evidence(tx, catalog, review, check)
+    finished = tx.checks.finish_external(
+        check,
+        CheckState.SUCCEEDED,
+        evidence=evidence,
+        cost=evidence.cost,
+        credits=tariff.credits(evidence.cost),
+    )
+    tx.reviews.close(check, "effective" if finished else "cancelled")
+    return tx.demands.satisfy([check]) if finished else []
 
 
 def expire(tx: Transaction, limit: int = 100) -> list[int]:
