@@ -212,6 +212,23 @@ def _asked(told: Story) -> int:
         return sum(n for (tier, _), n in tx.checks.live().items() if tier is Tier.SIMULATION)
 
 
+def test_cancelled_work_is_paid_for(told: Story) -> None:
+    told.put_run("r", compute=1.0)
+    told.submit("r", {"id": "t", "answer": "CCCC"})
+    told.fast()
+    told.sweep.tick()
+    taken = told.service.take(Tier.SIMULATION, 1, "embedded/test")
+    before = told.run("r").accounts[0].spent
+    told.service.cancel(PROJECT, "r", "t")
+    assert told.service.unwanted(taken) == {taken.jobs[0].id}
+    stopped = Released(id=taken.jobs[0].id, note="cancelled", cost=_cpu(3600.0))
+    told.service.report("embedded/test", taken, [stopped])
+    [compute, _] = told.run("r").accounts
+    assert (compute.spent - before, compute.reserved) == (pytest.approx(0.05), 0.0)
+    told.service.report("embedded/test", taken, [])
+    assert told.latest("r", "t").reward is None
+
+
 def test_a_budget_that_is_raised_brings_back_what_it_could_not_pay(told: Story) -> None:
     told.put_run("r", compute=0.0)
     told.submit("r", {"id": "t", "answer": "CCCC"})

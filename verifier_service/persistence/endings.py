@@ -19,7 +19,7 @@ from verifier_service.persistence.bulk import update_each
 from verifier_service.persistence.cases import read_cost
 from verifier_service.persistence.database import Database, clock, ordered, sql
 from verifier_service.persistence.documents import dumped
-from verifier_service.persistence.ledger import Movements
+from verifier_service.persistence.ledger import Movements, locked_accounts
 
 _checks, _counters = tables.checks, tables.counters
 MAX_INTERRUPTIONS = 20
@@ -107,10 +107,13 @@ class Endings:
     def complete(self, owner: str, completions: Sequence[Completion]) -> set[int]:
         attempts = self._attempts([one.pk for one in completions])
         ends, stale = Ends(self._db), 0
+        late: list[tuple[Row[Any], Completion]] = []
         for one in completions:
             attempt = attempts.get(one.pk)
             if attempt is None or not _holds(attempt, owner, one.fence):
                 stale += 1
+                if attempt is not None and attempt.state == CheckState.CANCELLED:
+                    late.append((attempt, one))
                 continue
             del attempts[one.pk]
             state = one.state
@@ -131,8 +134,28 @@ class Endings:
                 delay_s=one.delay_s if state is CheckState.QUEUED else 0.0,
             )
         accepted = set(ends.write())
+        self._charge_late(late)
         self._count_stale(stale)
         return accepted
+
+    def _charge_late(self, late: Sequence[tuple[Row[Any], Completion]]) -> None:
+        """What a cancelled attempt had consumed is paid, as far as its payer's budget goes; its result
+        stays discarded."""
+        owed = [(attempt, one) for attempt, one in late if attempt.fence == one.fence and one.credits > 0]
+        if not owed:
+            return
+        accounts = locked_accounts(self._db, [(attempt.payer, attempt.account) for attempt, _ in owed])
+        left = {key: account.available for key, account in accounts.items()}
+        movements, rows = Movements(), []
+        for attempt, one in owed:
+            key = (attempt.payer, attempt.account)
+            charged = min(one.credits, left[key])
+            left[key] -= charged
+            movements.add(attempt.payer, attempt.account, reserved=0.0, spent=charged)
+            cost = dumped(read_cost(attempt.cost) + one.cost)
+            rows.append({"pk": attempt.pk, "spent": charged, "cost": cost})
+        update_each(self._db, _checks, rows, adding=["spent"])
+        movements.apply(self._db)
 
     def finish_external(
         self,

@@ -45,7 +45,8 @@ class Checks(Protocol):
     def complete(self, owner: str, completions: Sequence[Completion]) -> set[int]:
         """End attempts whose (owner, fence) still match; returns the accepted pks.
 
-        Stale completions change nothing and are counted. A queued completion past ``max_attempts``
+        Stale completions change nothing and are counted; the cost of a cancelled attempt is still charged,
+        as far as the payer's budget goes. A queued completion past ``max_attempts``
         becomes failed with its failure. Releases what was reserved and charges ``credits`` (at most
         the reservation) to the payer.
         """
