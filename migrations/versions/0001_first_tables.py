@@ -36,6 +36,7 @@ def upgrade() -> None:
     op.create_table(
         "projects",
         sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("secret", sa.Text(), nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_projects")),
     )

@@ -26,6 +26,7 @@ from verifier_service.services import advantages, desk
 
 TURN = {"message": "look", "calls": [], "observations": []}
 GOOD = "CCCCCCCCCC"
+GOLD = {"reference": {"smiles": "CCO"}}
 
 
 def reason(told: Story, trajectory: str, run: str = "r") -> RewardReason:
@@ -210,6 +211,17 @@ def test_the_policy_counts_what_it_has_asked_for(told: Story) -> None:
 def _asked(told: Story) -> int:
     with told.service.store.read() as tx:
         return sum(n for (tier, _), n in tx.checks.live().items() if tier is Tier.SIMULATION)
+
+
+def test_keys_cannot_be_used_to_guess_a_reference(tmp_path: Path, children: ProcessHarness) -> None:
+    keys = []
+    for name in ("one", "two"):
+        with story(tmp_path / name, children) as made:
+            made.submit("r", {"id": "t", "ladder": "molecule-identity", "answer": "CCO", "problem": GOLD})
+            made.rest()
+            keys.append(set(made.latest("r", "t").evidence))
+    assert keys[0]
+    assert keys[0].isdisjoint(keys[1]), "the same question has another key in another installation"
 
 
 def test_cancelled_work_is_paid_for(told: Story) -> None:

@@ -10,8 +10,9 @@ from verifier_service.domain.errors import InvalidInput
 from verifier_service.domain.trajectories import TrajectorySubmission, Turn
 
 
-def named(**fields: object) -> str:
-    return new_trajectory(TrajectorySubmission(ladder="gap", **fields), ladder()).id  # type: ignore[arg-type]
+def named(secret: str = "s", **fields: object) -> str:
+    item = TrajectorySubmission(ladder="gap", **fields)  # type: ignore[arg-type]
+    return new_trajectory(item, ladder(), secret).id
 
 
 @pytest.mark.parametrize(
@@ -35,3 +36,4 @@ def test_content_names_what_has_no_id() -> None:
     assert named(answer="CCO", group="a") != named(answer="CCO", group="b")
     assert named(answer="CCO", metadata={"a": 1, "b": 2}) == named(answer="CCO", metadata={"b": 2, "a": 1})
     assert named(id="x", answer="CCO") == "x"
+    assert named("s", answer="CCO") != named("another secret", answer="CCO")

@@ -14,15 +14,18 @@ CONTENT_ID_PREFIX = "c-"
 NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
-def new_trajectory(item: TrajectorySubmission, ladder: Ladder) -> NewTrajectory:
-    """The row of a submission. Raises ``InvalidInput`` for NUL characters, which no database keeps."""
+def new_trajectory(item: TrajectorySubmission, ladder: Ladder, secret: str) -> NewTrajectory:
+    """The row of a submission; ``secret`` is the project's, and salts its name.
+
+    Raises ``InvalidInput`` for NUL characters, which no database keeps.
+    """
     dumped = item.model_dump(mode="json", exclude={"id"})
     turns = canonical_json(dumped.pop("turns"))
     rest = canonical_json(dumped)
     if _has_nul(turns) or _has_nul(rest):
         raise InvalidInput("nul_character", "text must not contain the NUL character")
     turns_digest = digest("turns", turns)
-    content = digest("content", rest, turns_digest)
+    content = digest("content", secret, rest, turns_digest)
     return NewTrajectory(
         id=item.id if item.id is not None else CONTENT_ID_PREFIX + content,
         content=content,

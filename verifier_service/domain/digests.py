@@ -45,10 +45,11 @@ def method_digest(
     )
 
 
-def check_key(*, subject: str, method: str, inputs: Mapping[str, JsonValue]) -> str:
+def check_key(*, secret: str, subject: str, method: str, inputs: Mapping[str, JsonValue]) -> str:
     """Address of a check.
 
     ``subject`` is a candidate digest or the digest of a prefix of turns, ``method`` a method digest,
-    ``inputs`` the parts of the problem that the verifier declared it reads.
+    ``inputs`` the parts of the problem that the verifier declared it reads. Keys are shown, and inputs
+    may hold a reference: ``secret`` keeps guesses at it from being tried.
     """
-    return digest("check", subject, method, canonical_json(dict(inputs)))
+    return digest("check", secret, subject, method, canonical_json(dict(inputs)))

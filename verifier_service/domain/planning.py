@@ -30,6 +30,7 @@ def plan_check(
     rung: Rung,
     body: Body,
     *,
+    secret: str,
     priority: float = 0.0,
     deadline: float | None = None,
 ) -> NewCheck:
@@ -52,7 +53,9 @@ def plan_check(
         turns=body.turns if "turns" in info.reads else (),
     )
     return NewCheck(
-        key=check_key(subject=_subject(standing, info.reads), method=method.digest, inputs=read),
+        key=check_key(
+            secret=secret, subject=_subject(standing, info.reads), method=method.digest, inputs=read
+        ),
         verifier=info.name,
         version=info.version,
         tier=info.tier,

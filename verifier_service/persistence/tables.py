@@ -57,6 +57,7 @@ projects = Table(
     "projects",
     metadata,
     Column("name", Text, primary_key=True),
+    Column("secret", Text, nullable=False),
     Column("created_at", Double, nullable=False),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -19,6 +20,9 @@ def moment(epoch: float) -> datetime:
     return datetime.fromtimestamp(epoch, UTC)
 
 
+_SECRET_BYTES = 32
+
+
 class SqlProjects:
     """See ``ports.tenancy.Projects``."""
 
@@ -26,8 +30,15 @@ class SqlProjects:
         self._db = database
 
     def ensure(self, name: str) -> bool:
-        created = self._db.insert_new(tables.projects).values(name=name, created_at=clock())
+        values = {"name": name, "secret": secrets.token_hex(_SECRET_BYTES), "created_at": clock()}
+        created = self._db.insert_new(tables.projects).values(**values)
         return self._db.first(created.returning(tables.projects.c.name)) is not None
+
+    def secret(self, name: str) -> str:
+        row = self._db.first(select(tables.projects.c.secret).where(tables.projects.c.name == name))
+        if row is None:
+            raise NotFound("project_not_found", f"no project {name!r}")
+        return str(row.secret)
 
     def names(self) -> tuple[str, ...]:
         return tuple(

@@ -144,8 +144,10 @@ def _demand_fast(
         return {}, ended
     bodies = _bodies(tx, catalog, missing, known)
     wanted: dict[tuple[str, str], list[tuple[Case, Rung, NewCheck]]] = {}
+    secrets = {name: tx.projects.secret(name) for name in {case.standing.project for case, _ in missing}}
     for case, rung in missing:
-        check = plan_check(catalog, case.standing, rung, bodies[case.standing.pk])
+        secret = secrets[case.standing.project]
+        check = plan_check(catalog, case.standing, rung, bodies[case.standing.pk], secret=secret)
         wanted.setdefault((case.standing.project, case.standing.run), []).append((case, rung, check))
     grown: dict[int, Case] = {}
     for (project, run), group in wanted.items():

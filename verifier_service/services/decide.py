@@ -213,12 +213,14 @@ def _request(
         return set()
     turns = any("turns" in catalog.verifier(want.rung.use.use).reads for want in wants)
     bodies = tx.trajectories.bodies({want.case.standing.pk for want in wants}, turns=turns)
+    secret = tx.projects.secret(project)
     checks = [
         plan_check(
             catalog,
             want.case.standing,
             want.rung,
             bodies[want.case.standing.pk],
+            secret=secret,
             priority=want.decision.priority,
             deadline=_deadline(want),
         )

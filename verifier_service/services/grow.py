@@ -57,7 +57,7 @@ def grow(
     if standing.n_turns + len(fresh) > MAX_TURNS:
         raise InvalidInput("too_many_turns", f"at most {MAX_TURNS} turns", field="turns")
     whole = _whole(standing, body, [*body.turns, *fresh], told, finished)
-    tx.trajectories.grow(standing.pk, new_trajectory(whole, case.ladder))
+    tx.trajectories.grow(standing.pk, new_trajectory(whole, case.ladder, tx.projects.secret(project)))
     return Grown(pk=standing.pk, changed=True)
 
 

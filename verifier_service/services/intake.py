@@ -67,7 +67,8 @@ def submit(
     stored = tx.runs.share(project, run)
     require_open(stored)
     ladders: dict[str, Ladder | InvalidInput] = {}
-    slots = [_slot(tx, catalog, stored, ladders, item) for item in items]
+    secret = tx.projects.secret(project)
+    slots = [_slot(tx, catalog, stored, ladders, secret, item) for item in items]
     created = _store(tx, project, run, slots)
     results = tuple(slot.result for slot in slots if slot.result is not None)
     return Intake(results=results, created=created, cursor=stored.feed)
@@ -83,6 +84,7 @@ def _slot(
     catalog: Catalog,
     run: Run,
     ladders: dict[str, Ladder | InvalidInput],
+    secret: str,
     item: TrajectorySubmission | InvalidInput,
 ) -> _Slot:
     if isinstance(item, InvalidInput):
@@ -94,7 +96,9 @@ def _slot(
     if problem is not None or isinstance(ladder, InvalidInput):
         return _Slot(result=ItemResult(id=item.id, status="invalid", error=problem))
     try:
-        return _Slot(item=new_trajectory(item, ladder), body=body_of(item), anonymous=item.id is None)
+        return _Slot(
+            item=new_trajectory(item, ladder, secret), body=body_of(item), anonymous=item.id is None
+        )
     except InvalidInput as error:
         return _Slot(result=ItemResult(id=item.id, status="invalid", error=error))
 

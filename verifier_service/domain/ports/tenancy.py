@@ -16,6 +16,11 @@ class Projects(Protocol):
         """Create the project if it is new; True when this call created it."""
         ...
 
+    def secret(self, name: str) -> str:
+        """256 random bits of the project, made with it and never shown: digests that cover references
+        are salted with it, so that nobody can try guesses against them. Raises ``NotFound``."""
+        ...
+
     def names(self) -> tuple[str, ...]:
         """All projects, by name."""
         ...
