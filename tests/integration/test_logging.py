@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+
+from tests.support.server import running
 
 SCRIPT = """
 import logging, sys
@@ -28,3 +34,22 @@ def test_tracebacks_carry_no_local_variables(form: str) -> None:
     assert "RuntimeError: broken" in done.stderr
     assert "in handle" in done.stderr
     assert "SECRET-TOKEN" not in done.stderr
+
+
+def test_clients_that_leave_mid_body_are_no_errors_and_leave_no_secret(tmp_path: Path) -> None:
+    with running(tmp_path / "data") as server:
+        place = urlsplit(server.url)
+        head = (
+            f"POST /v1/runs/r/trajectories HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.key}\r\n"
+            'Content-Length: 1000\r\n\r\n{"traj'
+        )
+        for _ in range(20):
+            with socket.create_connection((str(place.hostname), place.port or 0)) as client:
+                client.sendall(head.encode())
+                time.sleep(0.02)
+        with server.client() as client:
+            assert client.get("/healthz").status_code == 200
+        log = server.log()
+    assert server.key.partition(".")[2] not in log
+    assert "Exception in ASGI" not in log
+    assert "Traceback" not in log
