@@ -129,6 +129,17 @@ def test_a_closed_run_takes_nothing(told: Story) -> None:
     assert (reason(told, "t").code, reason(told, "t").detail) == (RewardCode.CANCELLED, "run_closed")
 
 
+def test_a_retry_after_the_close_is_a_duplicate(told: Story) -> None:
+    told.submit("r", {"id": "t", "answer": "CC"})
+    told.rest()
+    told.service.close_run(PROJECT, "r")
+    told.until(lambda: told.run("r").state is RunState.CLOSED)
+    results = told.submit("r", {"id": "t", "answer": "CC"}, {"id": "new", "answer": "CC"}).results
+    assert [result.status for result in results] == ["duplicate", "conflict"]
+    assert isinstance(results[1].error, Conflict)
+    assert results[1].error.code == "run_closed"
+
+
 def test_a_close_says_what_it_cut_short(told: Story) -> None:
     told.submit("r", {"id": "t", "answer": "CCO"})
     told.fast()

@@ -13,7 +13,7 @@ from verifier_service.domain.errors import Conflict, InvalidInput, NotFound
 from verifier_service.domain.ladders import Ladder
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.store import Transaction
-from verifier_service.domain.runs import Run, RunSpec, require_open
+from verifier_service.domain.runs import Run, RunSpec, RunState, require_open
 from verifier_service.domain.trajectories import TrajectorySubmission
 
 ItemStatus = Literal["accepted", "duplicate", "conflict", "invalid"]
@@ -61,15 +61,18 @@ def submit(
 
     A bad item is ``invalid`` and its neighbours go on. Same id and content: ``duplicate``; other
     content: ``conflict``. An item without id is named by its content and repeats are counted.
-    Raises ``Conflict`` when the run is closed.
+    A closed run knows what it has taken and refuses the rest; raises ``Conflict`` when that is all.
     """
     tx.runs.ensure(project, run, defaults, seed_of(project, run))
     stored = tx.runs.share(project, run)
-    require_open(stored)
     ladders: dict[str, Ladder | InvalidInput] = {}
     secret = tx.projects.secret(project)
     slots = [_slot(tx, catalog, stored, ladders, secret, item) for item in items]
-    created = _store(tx, project, run, slots)
+    if stored.state is RunState.OPEN:
+        created = _store(tx, project, run, slots)
+    else:
+        created = {}
+        _recall(tx, stored, slots)
     results = tuple(slot.result for slot in slots if slot.result is not None)
     return Intake(results=results, created=created, cursor=stored.feed)
 
@@ -149,6 +152,20 @@ def _store(tx: Transaction, project: str, run: str, slots: Sequence[_Slot]) -> d
     if again:
         tx.trajectories.count_again(again)
     return created
+
+
+def _recall(tx: Transaction, run: Run, slots: Sequence[_Slot]) -> None:
+    """Judge the items of a batch for a closed run: a retry of what was taken is a duplicate."""
+    named = {slot.item.id: slot.item for slot in slots if slot.item is not None}
+    existing = tx.trajectories.find(run.project, run.id, named.keys())
+    if not existing:
+        require_open(run)
+    for slot in slots:
+        if slot.item is not None and slot.item.id in existing:
+            slot.result = _repeat(slot.item, named, {}, existing)
+        elif slot.item is not None:
+            error = Conflict("run_closed", f"run {run.id!r} is {run.state} and takes nothing more")
+            slot.result = ItemResult(id=slot.item.id, status="conflict", error=error)
 
 
 def _repeat(
