@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tiers.elements import NUMBERS
-from tiers.structure import Problem, Structure, read_xyz, spin_problem
+from tiers.structure import MAX_ATOMS, Problem, Structure, read_xyz, spin_problem
 
 METHODS = ("RHF", "UHF", "ROHF")
 DEFAULT_TOLERANCE = 1e-5
@@ -72,26 +72,41 @@ def read_job(answer: object, inputs: dict[str, Any]) -> QuantumJob | Problem:
     method = _read_method(inputs, spin)
     if isinstance(method, Problem):
         return method
+    wanted = _read_composition(inputs, method[1])
+    if isinstance(wanted, Problem):
+        return wanted
     structure = read_xyz(answer.get("xyz") if isinstance(answer, dict) else answer)
     if isinstance(structure, Problem):
         return structure
     task = str(inputs.get("task", "energy"))[:40]
     job = QuantumJob(structure, charge, spin, *method, cycles, tolerance, task)
-    return _job_problem(job, inputs) or job
+    return _job_problem(job, wanted) or job
 
 
-def _job_problem(job: QuantumJob, inputs: dict[str, Any]) -> Problem | None:
+def _read_composition(inputs: dict[str, Any], basis: str) -> dict[str, int] | Problem | None:
+    """The composition that the task demands, if any; a demand that no answer could meet is its fault."""
+    if "formula" not in inputs:
+        return None
+    wanted = _read_formula(inputs["formula"])
+    if wanted is None:
+        return Problem("bad_input", "formula is not like C2H6O", "inputs.formula")
+    outside = sorted(symbol for symbol in wanted if NUMBERS[symbol] not in COVERAGE[basis])
+    if outside:
+        message = f"{basis} does not cover {', '.join(outside)}"
+        return Problem("unsupported_element", message, "inputs.formula")
+    if sum(wanted.values()) > MAX_ATOMS:
+        return Problem("too_many_atoms", f"more than {MAX_ATOMS} atoms", "inputs.formula")
+    return wanted
+
+
+def _job_problem(job: QuantumJob, wanted: dict[str, int] | None) -> Problem | None:
     outside = sorted({s for s in job.structure.symbols if NUMBERS[s] not in COVERAGE[job.basis]})
     if outside:
         return Problem(
             "unsupported_element", f"{job.basis} does not cover {', '.join(outside)}", "answer.xyz"
         )
-    if "formula" in inputs:
-        wanted = _read_formula(inputs["formula"])
-        if wanted is None:
-            return Problem("bad_input", "formula is not like C2H6O", "inputs.formula")
-        if wanted != job.structure.formula():
-            return Problem("composition", "the atoms are not those of the task", "answer.xyz")
+    if wanted is not None and wanted != job.structure.formula():
+        return Problem("composition", "the atoms are not those of the task", "answer.xyz")
     wrong = spin_problem(job.structure, job.charge, job.spin_2s)
     if wrong:
         return wrong

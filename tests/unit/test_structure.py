@@ -117,3 +117,17 @@ def test_elements_are_complete_and_ordered() -> None:
     assert (NUMBERS["H"], NUMBERS["Fe"], NUMBERS["I"], NUMBERS["Rn"], NUMBERS["Og"]) == (1, 26, 53, 86, 118)
     assert len(RADII) == 86
     assert (RADII["C"], RADII["Cs"], RADII["Rn"]) == (0.76, 2.44, 1.50)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "code"),
+    [
+        ({"formula": "U", "spin_2S": 4}, "unsupported_element"),
+        ({"formula": "He101"}, "too_many_atoms"),
+        ({"formula": "c2h6"}, "bad_input"),
+    ],
+)
+def test_a_task_that_no_answer_can_meet_is_the_tasks_fault(inputs: dict[str, object], code: str) -> None:
+    problem = precheck_quantum({"xyz": "1\n\nH 0 0 0\n"}, inputs)
+    assert problem is not None
+    assert (problem.code, problem.blame, problem.field) == (code, "inputs", "inputs.formula")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from math import isfinite
 from typing import Any, ClassVar
 
 from tiers.high_fidelity.scf import build, converge, load, lower_solution
@@ -14,6 +13,7 @@ from verifier_service.domain.evidence import Finding, Hint, Measurement, Reason,
 from verifier_service.domain.records import JsonObject
 from verifier_service.domain.verifiers import CheckInput, Limits, Params, Verifier, VerifierInfo
 
+MAX_HARTREE = 1e9
 CONVERGENCE_HA = 1e-10
 
 
@@ -106,7 +106,7 @@ def _target(reference: JsonObject) -> float | None:
     energy = reference.get("energy")
     if energy is None:
         return None
-    if isinstance(energy, bool) or not isinstance(energy, int | float) or not isfinite(energy):
+    if not isinstance(energy, int | float) or isinstance(energy, bool) or not abs(energy) <= MAX_HARTREE:
         raise TaskError("bad_reference", "reference.energy is not a number of Hartree")
     return float(energy)
 
