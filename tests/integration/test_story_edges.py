@@ -13,7 +13,7 @@ from sqlalchemy import text
 from tests.support.story import LADDER, PROJECT, Story, story
 from tiers.harness import ProcessHarness
 from verifier_service.domain.errors import Conflict, InvalidInput
-from verifier_service.domain.evidence import Finding, Measurement, Tier, Verdict
+from verifier_service.domain.evidence import Failure, Finding, Measurement, Tier, Verdict
 from verifier_service.domain.ladders import LadderSpec
 from verifier_service.domain.ports.execution import Done, Released
 from verifier_service.domain.reviews import ClaimRequest, ReviewDecision, ReviewMeasurement
@@ -375,6 +375,25 @@ def test_a_broken_gate_above_the_fast_tier_buys_nothing_dearer(told: Story) -> N
         [case] = tx.trajectories.cases([told.standing("r", "t").pk])
     assert Tier.HIGH_FIDELITY not in {demand.tier for demand in case.demands}
     assert told.latest("r", "t").reward is None
+
+
+def test_a_process_check_that_cannot_run_stops_the_buying(told: Story) -> None:
+    told.submit("r", {"id": "t", "answer": "CCCC", "turns": [TURN]})
+    taken = told.service.take(Tier.FAST, 10, "embedded/test")
+    broken = Failure(kind="permanent", code="verifier_error", message="broken")
+    results = [
+        Done(id=job.id, outcome=broken, cost=_cpu(0.0), wall_s=0.0, libraries={}, version="1")
+        if job.verifier.startswith("turns.")
+        else Released(id=job.id, note="closing")
+        for job in taken.jobs
+    ]
+    told.service.report("embedded/test", taken, results)
+    told.rest()
+    assert (told.latest("r", "t").reward, reason(told, "t").detail) == (None, "verifier_error")
+    assert told.standing("r", "t").met == MET_FINAL
+    with told.service.store.read() as tx:
+        [case] = tx.trajectories.cases([told.standing("r", "t").pk])
+    assert {demand.tier for demand in case.demands} == {Tier.FAST}
 
 
 def test_runs_with_held_work_take_turns(told: Story) -> None:

@@ -168,6 +168,14 @@ def test_a_process_check_that_did_not_run_leaves_no_number() -> None:
     assert reason.code is RewardCode.BUDGET_EXHAUSTED
 
 
+def test_a_close_that_cuts_a_process_check_short_says_so() -> None:
+    cut = demand("process/0@2", "process", FAST, state=DemandState.WITHDRAWN, reason="run_closed")
+    draft = score(case(REFUSED, cut, n_turns=2), None, closing=True)
+    assert draft.reward is None
+    assert draft.reason is not None
+    assert (draft.reason.code, draft.reason.detail) == (RewardCode.CANCELLED, "run_closed")
+
+
 def test_no_judged_turn_adds_nothing() -> None:
     assert score(with_process((None, None)), estimate()).reward == 0.7
 

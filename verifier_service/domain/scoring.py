@@ -24,6 +24,7 @@ from verifier_service.domain.states import LIVE_DEMANDS, CheckState, DemandState
 BUDGET_EXHAUSTED = "budget_exhausted"
 METHOD_CHANGED = "method_changed"
 UNPLANNABLE = "verifier_unavailable"
+NO_ESTIMATE = "no_estimate"
 BUDGET_DECISION = "budget:"
 DEADLINE = "deadline"
 MET_FINAL = len(TIERS)
@@ -76,8 +77,9 @@ class Draft:
 def score(case: Case, estimate: Estimate | None, *, closing: bool = False) -> Draft:
     """The reward of a case as it stands. ``closing`` makes it final at its best tier, or unscored."""
     verdict = judge(case, estimate, closing=closing)
-    unjudged = _unjudged_process(case)
-    if unjudged is not None and verdict.outcome is not None and not case.standing.cancelled:
+    unjudged = unjudged_process(case, closing=closing)
+    unexplained = verdict.reason is not None and verdict.reason.detail == NO_ESTIMATE
+    if unjudged is not None and (verdict.outcome is not None or unexplained):
         verdict = replace(verdict, outcome=None, tier=None, reason=unjudged)
     process, process_live = process_rewards(case)
     weight = case.ladder.spec.process.weight
@@ -158,7 +160,7 @@ def process_rewards(case: Case) -> tuple[tuple[float | None, ...], bool]:
     return tuple(process), live
 
 
-def _unjudged_process(case: Case) -> RewardReason | None:
+def unjudged_process(case: Case, *, closing: bool = False) -> RewardReason | None:
     """Why the process half of the reward did not happen, if it should have: a turn that a broken or
     unpaid check did not judge is not a turn without reward."""
     if case.ladder.spec.process.weight == 0.0:
@@ -171,7 +173,7 @@ def _unjudged_process(case: Case) -> RewardReason | None:
         if failure is not None and demand.state is DemandState.SATISFIED:
             return _of_failure(failure)
         if case.at(demand.path) is None:
-            return _why_unasked(case, closing=False)
+            return _why_unasked(case, closing=closing)
     return None
 
 
@@ -265,7 +267,7 @@ def _why_unasked(case: Case, closing: bool) -> RewardReason:
         return RewardReason(code=RewardCode.CANCELLED, detail="run_closed", message=message)
     return RewardReason(
         code=RewardCode.UNVERIFIABLE,
-        detail="no_estimate",
+        detail=NO_ESTIMATE,
         message=decision or "no verifier could estimate the outcome",
     )
 

@@ -17,7 +17,12 @@ from verifier_service.domain.ladders import Rung
 from verifier_service.domain.planning import IDENTIFY_PATH, identify_rung, plan_check, unplannable
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.store import Transaction
-from verifier_service.domain.scoring import BUDGET_EXHAUSTED, METHOD_CHANGED, UNPLANNABLE
+from verifier_service.domain.scoring import (
+    BUDGET_EXHAUSTED,
+    METHOD_CHANGED,
+    UNPLANNABLE,
+    unjudged_process,
+)
 from verifier_service.domain.states import LIVE_CHECKS, LIVE_DEMANDS, CheckState, DemandState, RewardStatus
 
 STEP_REASON = "every trajectory gets the fast tier"
@@ -295,6 +300,8 @@ def _needs_decision(case: Case) -> bool:
         return False
     if not case.passed(up_to=Tier.FAST) or case.gate_broken():
         return False
+    if unjudged_process(case) is not None:
+        return False  # whatever was bought, there would be no number
     if not any(tier is not Tier.FAST for tier in case.ladder.spec.tiers):
         return False  # nothing above could be bought
     if any(demand.state is DemandState.REQUESTED for demand in case.of_candidate()):
