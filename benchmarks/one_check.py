@@ -1,0 +1,32 @@
+"""A verifier that does next to nothing, so that what the service adds can be seen."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from verifier_service.domain.evidence import Finding, Reason, Tier, Verdict
+from verifier_service.domain.verifiers import CheckInput, Limits, Params, Verifier, VerifierInfo
+
+
+class TextEqual(Verifier):
+    """Accept an answer that is the reference's ``text``."""
+
+    info: ClassVar[VerifierInfo] = VerifierInfo(
+        name="bench.text_equal",
+        version="1",
+        tier=Tier.FAST,
+        summary="Whether the answer is the reference's text",
+        reads=frozenset({"candidate", "reference"}),
+        limits=Limits(time_s=5.0, memory_mb=1024, max_batch=256),
+        typical_cpu_s=0.00001,
+    )
+
+    def verify(self, item: CheckInput, params: Params) -> Finding:  # noqa: ARG002 - the port's signature
+        """Compare."""
+        if item.candidate == item.reference.get("text"):
+            return Finding(verdict=Verdict.ACCEPT, score=1.0)
+        reason = Reason(code="different_text", message="the answer is another text")
+        return Finding(verdict=Verdict.REJECT, score=0.0, reason=reason)
+
+
+VERIFIERS = (TextEqual,)
