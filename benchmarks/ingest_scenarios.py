@@ -31,7 +31,7 @@ ONE_CHECK_LADDER: dict[str, Any] = {
 
 
 class Scenario(NamedTuple):
-    """``ladder`` is stored first unless it is shipped; ``texts`` makes answers that no other ``tag`` has."""
+    """``ladder`` is stored first unless it is shipped; ``texts`` makes answers that no other tag has."""
 
     name: str
     ladder: dict[str, Any] | None

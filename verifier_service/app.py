@@ -47,15 +47,19 @@ class CannotStart(RuntimeError):
     """The server cannot start here, in words for its operator."""
 
 
-def create_app(service: Service, *, alive: Callable[[], bool] = lambda: True) -> FastAPI:
-    """The application over one service. ``alive`` tells whether the workers behind it live."""
-    context = Context.of(service, alive)
+def create_app(
+    service: Service, *, alive: Callable[[], bool] = lambda: True, foresight: bool = False
+) -> FastAPI:
+    """The application over one service. ``alive`` tells whether the workers behind it live; with
+    ``foresight`` it runs fast checks by itself, for those who wait for them."""
+    context = Context.of(service, alive, foresight=foresight)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         limit_threads()
         yield
         context.hub.close()
+        context.gatherer.close()
 
     app = FastAPI(
         title="verifier-service",
@@ -130,7 +134,9 @@ def _serve(service: Service, listener: socket.socket) -> None:
     supervisor.start()
     workers = [thread for thread in threading.enumerate() if thread.name.startswith(OWNER_PREFIX)]
     try:
-        app = create_app(service, alive=lambda: all(thread.is_alive() for thread in workers))
+        app = create_app(
+            service, alive=lambda: all(thread.is_alive() for thread in workers), foresight=True
+        )
         config = uvicorn.Config(
             app,
             log_config=None,

@@ -16,7 +16,6 @@ from tiers.catalog_sources import Sources
 from tiers.harness import ProcessHarness
 from tiers.harness_options import HarnessOptions
 from verifier_service.dispatch.embedded import EmbeddedDispatcher
-from verifier_service.domain.cases import Body
 from verifier_service.domain.errors import Contended, InvalidInput
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ports.catalog import Catalog
@@ -30,26 +29,36 @@ from verifier_service.domain.scoring import BUDGET_EXHAUSTED
 from verifier_service.domain.trajectories import TrajectorySubmission, Turn
 from verifier_service.persistence import migrate
 from verifier_service.persistence.engine import create_store
-from verifier_service.services import advance, decide, execute, grow, intake, maintain, settle, tenants
+from verifier_service.services import (
+    advance,
+    decide,
+    execute,
+    foresee,
+    grow,
+    intake,
+    maintain,
+    settle,
+    tenants,
+)
 from verifier_service.settings import Settings
 
 T = TypeVar("T")
 
 UNIT_TRIES = 6
 UNIT_PAUSE_S = 0.01
+QUICK_POLL_S = 0.05
 
 
 @dataclass(frozen=True)
 class Step(Generic[T]):
     """What one piece of work leaves: its value, the cases it touched, and tiers with new work.
 
-    ``known`` are bodies of those cases that need not be read again; ``again`` asks once more for what
-    the budget could not pay.
+    ``known`` need not be read, or run, again; ``again`` asks once more for what the budget could not pay.
     """
 
     value: T
     pks: Collection[int]
-    known: Mapping[int, Body] | None = None
+    known: advance.Known = advance.KNOW_NOTHING
     woken: Collection[Tier] = ()
     again: bool = False
 
@@ -66,6 +75,7 @@ class Service:
     beliefs: Beliefs
     tariff: Tariff
     harness: Callable[[], Harness]
+    quick_harness: Callable[[], Harness]
     defaults: RunSpec = field(default_factory=RunSpec)
 
     def submit_in(
@@ -74,16 +84,44 @@ class Service:
         project: str,
         run: str,
         items: Sequence[TrajectorySubmission | InvalidInput],
+        foreseen: foresee.Foreseen = foresee.NOTHING,
     ) -> intake.Intake:
         """Take a batch in and ask for its fast checks, inside the caller's transaction.
 
         The caller commits, and wakes the fast tier afterwards.
         """
         taken = intake.submit(
-            tx, self.catalog, project=project, run=run, defaults=self.defaults, items=items
+            tx,
+            self.catalog,
+            project=project,
+            run=run,
+            defaults=self.defaults,
+            items=items,
+            rows=foreseen.rows,
         )
-        self._follow(tx, Step(taken, taken.created.keys(), known=taken.created))
+        known = advance.Known(bodies=taken.created, endings=foreseen.endings)
+        self._follow(tx, Step(taken, taken.created.keys(), known=known))
         return taken
+
+    def foresee(
+        self,
+        harness: Harness,
+        owner: str,
+        project: str,
+        run: str,
+        items: Mapping[int, TrajectorySubmission],
+    ) -> foresee.Foreseen:
+        """Run the fast checks of items, by position, that are about to be submitted."""
+        sight = foresee.Foresight(self.catalog, self.tariff, project=project, run=run, owner=owner)
+        with self.store.read() as tx:
+            sight.take_in(tx, self.defaults, items)
+        for _ in range(foresee.ROUNDS):
+            if not sight.plan():
+                break
+            with self.store.read() as tx:
+                jobs = sight.ask(tx)
+            sight.learn(foresee.promptly(harness, jobs))
+        return sight.foreseen()
 
     def submit(
         self, project: str, run: str, items: Sequence[TrajectorySubmission | InvalidInput]
@@ -261,7 +299,10 @@ def build(settings: Settings) -> Service:
             cpu_hour=settings.cpu_hour, gpu_hour=settings.gpu_hour, human_hour=settings.human_hour
         ),
         harness=lambda: ProcessHarness(
-            catalog, HarnessOptions(beat_s=settings.lease_s / 3, plugins=tuple(settings.plugins))
+            catalog, HarnessOptions(beat_s=settings.lease_s / 3, plugins=settings.plugins)
+        ),
+        quick_harness=lambda: ProcessHarness(
+            catalog, HarnessOptions(poll_s=QUICK_POLL_S, plugins=settings.plugins)
         ),
         defaults=RunSpec(budgets=Budgets(compute=settings.budget_compute, human=settings.budget_human)),
     )

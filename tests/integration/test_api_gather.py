@@ -18,6 +18,7 @@ from verifier_service.bootstrap import Service
 from verifier_service.domain.errors import Conflict, Contended, InvalidInput
 from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.trajectories import TrajectorySubmission
+from verifier_service.services.foresee import NOTHING, Foreseen
 from verifier_service.services.intake import Intake
 from verifier_service.settings import Settings
 
@@ -111,8 +112,15 @@ def test_a_closed_run_fails_alone(service: Service) -> None:
 
 def test_an_unexpected_error_hits_only_the_request_that_causes_it(service: Service) -> None:
     class Breaking(Service):
-        def submit_in(self, tx: Transaction, project: str, run: str, items: Sequence[Any]) -> Intake:
-            taken = super().submit_in(tx, project, run, items)
+        def submit_in(
+            self,
+            tx: Transaction,
+            project: str,
+            run: str,
+            items: Sequence[Any],
+            foreseen: Foreseen = NOTHING,
+        ) -> Intake:
+            taken = super().submit_in(tx, project, run, items, foreseen)
             if any(getattr(each, "id", None) == "bad" for each in items):
                 raise ZeroDivisionError("by hand")
             return taken

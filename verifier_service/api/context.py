@@ -25,12 +25,12 @@ class Context:
     alive: Callable[[], bool]
 
     @classmethod
-    def of(cls, service: Service, alive: Callable[[], bool]) -> Context:
+    def of(cls, service: Service, alive: Callable[[], bool], *, foresight: bool) -> Context:
         """The parts around one service."""
         return cls(
             service=service,
             hub=Hub(service),
-            gatherer=Gatherer(service),
+            gatherer=Gatherer(service, foresight=foresight),
             keys=KeyCache(service.store),
             alive=alive,
         )

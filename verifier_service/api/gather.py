@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import TypeAlias, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -20,12 +21,17 @@ from verifier_service.domain.errors import Contended, InvalidInput, Verification
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.trajectories import TrajectorySubmission
+from verifier_service.services.foresee import NOTHING, Foreseen
 from verifier_service.services.intake import Intake
 
 log = logging.getLogger(__name__)
 
 MAX_REQUESTS = 256
 MAX_ITEMS = 1_024
+OWNER = "intake"
+
+T = TypeVar("T")
+Sight: TypeAlias = Mapping[tuple[str, str], Foreseen]
 
 Item = TrajectorySubmission | InvalidInput
 
@@ -35,6 +41,7 @@ class _Request:
     project: str
     run: str
     items: Sequence[Item]
+    eager: bool
     future: asyncio.Future[Intake]
 
     @property
@@ -43,58 +50,102 @@ class _Request:
 
 
 class Gatherer:
-    """Takes submissions of one event loop and commits them together."""
+    """Takes submissions of one event loop and commits them together.
 
-    def __init__(self, service: Service) -> None:
+    With ``foresight`` the fast checks of those who wait for their rewards run first, in a child of its own,
+    and are committed with their trajectories; meanwhile the submissions before them are committed.
+    """
+
+    def __init__(self, service: Service, *, foresight: bool = False) -> None:
         self._service = service
         self._window_s = service.settings.gather_ms / 1000
         self._queue: list[_Request] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._lane: anyio.CapacityLimiter | None = None
+        self._harness = service.quick_harness() if foresight else None
 
-    async def submit(self, project: str, run: str, items: Sequence[Item]) -> Intake:
-        """Store the items and ask for their fast checks. Raises what ``Service.submit`` raises."""
+    async def submit(self, project: str, run: str, items: Sequence[Item], *, eager: bool = False) -> Intake:
+        """Store the items and ask for their fast checks; ``eager`` when somebody waits for their rewards.
+
+        Raises what ``Service.submit`` raises.
+        """
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             # A lane of its own: readers that fill the thread pool cannot keep submissions waiting.
-            self._loop, self._task, self._lane = loop, None, anyio.CapacityLimiter(1)
-        request = _Request(project, run, items, loop.create_future())
+            self._loop, self._task, self._lane = loop, None, anyio.CapacityLimiter(2)
+        eager = eager and self._harness is not None
+        request = _Request(project, run, items, eager, loop.create_future())
         self._queue.append(request)
         if self._task is None:
             self._task = loop.create_task(self._drain())
         return await request.future
 
+    def close(self) -> None:
+        """End the children; what they were running goes through the queue."""
+        if self._harness is not None:
+            self._harness.close()
+
     async def _drain(self) -> None:
         await asyncio.sleep(self._window_s)
+        before: asyncio.Task[None] | None = None
         while self._queue:
+            if before is not None and not self._queue[0].eager:
+                await before  # meanwhile more come, and share the next transaction
             together = self._next()
-            outcomes = await anyio.to_thread.run_sync(self._commit, together, limiter=self._lane)
-            for request, outcome in zip(together, outcomes, strict=True):
-                if request.future.done():
-                    continue
-                if isinstance(outcome, Exception):
-                    request.future.set_exception(outcome)
-                else:
-                    request.future.set_result(outcome)
+            foreseen = await self._in_lane(self._foresee, together) if together[0].eager else {}
+            if before is not None:
+                await before
+            before = asyncio.create_task(self._finish(together, foreseen))
+            if not self._queue:
+                await before
         self._task = None
 
+    async def _finish(self, together: Sequence[_Request], foreseen: Sight) -> None:
+        outcomes = await self._in_lane(self._commit, together, foreseen)
+        for request, outcome in zip(together, outcomes, strict=True):
+            if request.future.done():
+                continue
+            if isinstance(outcome, Exception):
+                request.future.set_exception(outcome)
+            else:
+                request.future.set_result(outcome)
+
+    async def _in_lane(self, call: Callable[..., T], *args: object) -> T:
+        return await anyio.to_thread.run_sync(call, *args, limiter=self._lane)
+
+    def _foresee(self, together: Sequence[_Request]) -> Sight:
+        """In a thread: how the fast checks of these requests end, as far as that can be said at once."""
+        harness = self._harness
+        found: dict[tuple[str, str], Foreseen] = {}
+        if harness is None:
+            return found
+        for (project, run), group in groupby(together, key=lambda request: request.key):
+            items = [item for request in group for item in request.items]
+            sound = {at: item for at, item in enumerate(items) if isinstance(item, TrajectorySubmission)}
+            try:
+                found[project, run] = self._service.foresee(harness, OWNER, project, run, sound)
+            except Exception:
+                log.exception("the fast checks of a submission are left to the queue")
+        return found
+
     def _next(self) -> list[_Request]:
-        """The oldest requests, at least one, within the limits of one transaction; runs side by side."""
+        """The oldest requests, at least one, of one kind and within the limits of one transaction; runs
+        side by side."""
         size = 0
-        count = 0
+        together: list[_Request] = []
         for request in self._queue[:MAX_REQUESTS]:
             size += len(request.items)
-            if count and size > MAX_ITEMS:
+            if together and (size > MAX_ITEMS or request.eager is not together[0].eager):
                 break
-            count += 1
-        together, self._queue = self._queue[:count], self._queue[count:]
+            together.append(request)
+        self._queue = self._queue[len(together) :]
         return sorted(together, key=lambda request: request.key)
 
-    def _commit(self, together: Sequence[_Request]) -> list[Intake | Exception]:
+    def _commit(self, together: Sequence[_Request], foreseen: Sight) -> list[Intake | Exception]:
         """In a thread: one transaction for all, or one for each when that fails."""
         try:
-            outcomes = self._service.unit(lambda tx: list(self._in_one(tx, together)))
+            outcomes = self._service.unit(lambda tx: list(self._in_one(tx, together, foreseen)))
         except Contended as error:
             return [error] * len(together)
         except Exception as error:  # noqa: BLE001 - found again, and logged, by the request that caused it
@@ -106,17 +157,20 @@ class Gatherer:
             service.dispatcher.announce(project, run)
         return outcomes
 
-    def _in_one(self, tx: Transaction, together: Sequence[_Request]) -> Iterator[Intake | Exception]:
+    def _in_one(
+        self, tx: Transaction, together: Sequence[_Request], foreseen: Sight
+    ) -> Iterator[Intake | Exception]:
         for (project, run), group in groupby(together, key=lambda request: request.key):
-            yield from self._of_run(tx, project, run, list(group))
+            known = foreseen.get((project, run), NOTHING)
+            yield from self._of_run(tx, project, run, list(group), known)
 
     def _of_run(
-        self, tx: Transaction, project: str, run: str, group: Sequence[_Request]
+        self, tx: Transaction, project: str, run: str, group: Sequence[_Request], foreseen: Foreseen
     ) -> list[Intake | Exception]:
         items = [item for request in group for item in request.items]
         try:
             with tx.savepoint():
-                taken = self._service.submit_in(tx, project, run, items)
+                taken = self._service.submit_in(tx, project, run, items, foreseen)
         except Contended:
             raise
         except VerificationError as error:

@@ -26,6 +26,7 @@ from verifier_service.services.intake import Intake
 router = APIRouter(prefix="/v1/runs/{run}/trajectories", tags=["trajectories"])
 
 NOT_YET = "The wait is not met for every item"
+EAGER_S = 2.0  # who waits that long may be answered after the fast checks and not before
 RECORD_BYTES = 1_000  # a reward record in JSON, roughly
 
 
@@ -46,7 +47,9 @@ async def submit(run: RunId, request: Request, caller: Submitter, context: InCon
     raw = await request.body()
     batch: Batch = await by_size(len(raw), parse_batch, raw, context.service.settings.max_batch)
     wait = allowed(context, batch.wait or NO_WAIT)
-    taken = await context.gatherer.submit(caller.project, run, [parsed.item for parsed in batch.items])
+    taken = await context.gatherer.submit(
+        caller.project, run, [parsed.item for parsed in batch.items], eager=wait.seconds >= EAGER_S
+    )
     pks = {
         result.pk: result.id for result in taken.results if result.pk is not None and result.id is not None
     }

@@ -11,8 +11,30 @@ from verifier_service.domain.states import CheckState, DemandState
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Completion:
+    """The end of one attempt, as its lease holder reports it.
+
+    ``state`` succeeded carries ``evidence``; failed and queued carry ``failure``; queued with
+    ``spend_attempt`` false is a release. ``credits`` is what is charged, at most what was reserved.
+    """
+
+    pk: int
+    fence: int
+    state: CheckState
+    evidence: Evidence | None = None
+    failure: Failure | None = None
+    cost: Cost = field(default_factory=Cost)
+    credits: float = 0.0
+    spend_attempt: bool = True
+    delay_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class NewCheck:
-    """A check to find or create: one live check per (project, key, replicate)."""
+    """A check to find or create: one live check per (project, key, replicate).
+
+    ``ended`` is how an attempt went that was made before there was a row: what is created then has ended.
+    """
 
     key: str
     verifier: str
@@ -25,6 +47,7 @@ class NewCheck:
     priority: float = 0.0
     max_attempts: int = 3
     deadline: float | None = None  # database epoch seconds; only external checks have one
+    ended: Completion | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,25 +99,6 @@ class Claim:
     external: bool
     replicate: int = 0
     deadline: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Completion:
-    """The end of one attempt, as its lease holder reports it.
-
-    ``state`` succeeded carries ``evidence``; failed and queued carry ``failure``; queued with
-    ``spend_attempt`` false is a release. ``credits`` is what is charged, at most what was reserved.
-    """
-
-    pk: int
-    fence: int
-    state: CheckState
-    evidence: Evidence | None = None
-    failure: Failure | None = None
-    cost: Cost = field(default_factory=Cost)
-    credits: float = 0.0
-    spend_attempt: bool = True
-    delay_s: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

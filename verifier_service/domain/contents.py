@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from verifier_service.domain.cases import Body, NewTrajectory
+from verifier_service.domain.cases import Body, NewTrajectory, Standing
 from verifier_service.domain.digests import canonical_json, digest, raw_digest
 from verifier_service.domain.errors import InvalidInput
 from verifier_service.domain.ladders import Ladder
@@ -57,4 +57,38 @@ def body_of(submission: TrajectorySubmission) -> Body:
         turns=submission.turns,
         answer=submission.answer,
         metadata=submission.metadata,
+    )
+
+
+def standing_of(item: NewTrajectory, project: str, run: str, pk: int) -> Standing:
+    """A row as it will be when it has just been stored."""
+    return Standing(
+        pk=pk,
+        project=project,
+        run=run,
+        id=item.id,
+        content=item.content,
+        multiplicity=1,
+        group=item.group,
+        group_size=item.group_size,
+        policy_version=item.policy_version,
+        ladder=item.ladder,
+        ladder_version=item.ladder_version,
+        subject=item.subject,
+        canonical=None,
+        identified=False,
+        turns_digest=item.turns_digest,
+        n_turns=item.n_turns,
+        finished=item.finished,
+        cancelled=False,
+        needs_decision=False,
+        decided_on=-1,
+        decision=None,
+        status=None,
+        reward=None,
+        revision=0,
+        seq=None,
+        fingerprint=None,
+        met=-1,
+        created_at=0.0,
     )

@@ -10,7 +10,8 @@ from typing import Any
 from sqlalchemy import select
 
 from verifier_service.domain.checks import CheckView, DemandView
-from verifier_service.domain.evidence import TIERS, Cost, Evidence, Failure, Tier
+from verifier_service.domain.climb import climbing
+from verifier_service.domain.evidence import Cost, Evidence, Failure, Tier
 from verifier_service.domain.states import CheckState, DemandState
 from verifier_service.persistence import tables
 from verifier_service.persistence.database import Database
@@ -125,13 +126,3 @@ def _parsed_evidence(text: str) -> Evidence:
 @lru_cache(maxsize=4_096)
 def _parsed_cost(text: str) -> Cost:
     return Cost.model_validate_json(text)
-
-
-@lru_cache(maxsize=4_096)
-def climbing(path: str) -> tuple[int, int]:
-    """Position of a rung: identify, process checks, then the tiers, each in the ladder's order."""
-    place, _, index = path.partition("/")
-    if place in TIERS:
-        return 1 + Tier(place).rank, int(index)
-    # Process checks are asked once per prefix: their paths end in "@" and its length.
-    return (0, int(index.partition("@")[0])) if place == "process" else (-1, 0)

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import select, update
 
-from verifier_service.domain.checks import CheckRef, CheckView, NewCheck
+from verifier_service.domain.checks import CheckRef, CheckView, Completion, NewCheck
 from verifier_service.domain.digests import canonical_json
 from verifier_service.domain.errors import Contended, NotFound
 from verifier_service.domain.states import LIVE_CHECKS, CheckState
@@ -16,8 +16,10 @@ from verifier_service.persistence import tables
 from verifier_service.persistence.bulk import NOW, insert_new, update_each
 from verifier_service.persistence.cases import VIEWED, check_view
 from verifier_service.persistence.database import Database, clock, finite, ordered, sql
+from verifier_service.persistence.documents import dumped
 from verifier_service.persistence.endings import Endings
 from verifier_service.persistence.leases import Leases
+from verifier_service.persistence.ledger import Movements, accounts_of
 from verifier_service.persistence.runs import no_run
 from verifier_service.persistence.withdrawals import Withdrawals
 
@@ -72,6 +74,16 @@ class SqlChecks(Leases, Endings, Withdrawals):
         if row is None:
             raise NotFound("check_not_found", f"no check {pk}")
         return check_view(pk, row)
+
+    def found(self, project: str, keys: Collection[str]) -> dict[str, CheckView | None]:
+        viewed = select(_checks.c.pk, *VIEWED).join(_runs, _runs.c.pk == _checks.c.payer)
+        stored = viewed.where(_checks.c.project == project, self._db.among(_checks.c.key, keys))
+        views: dict[str, CheckView | None] = {}
+        for row in self._db.all(stored.order_by(_checks.c.pk)):
+            view = check_view(row[0], row[1:])
+            if view.state is CheckState.SUCCEEDED or views.get(view.key) is None:
+                views[view.key] = view if view.state is CheckState.SUCCEEDED else None
+        return views
 
     def with_passed_deadline(self, limit: int) -> list[int]:
         answered = select(_reviews.c.pk).where(
@@ -151,13 +163,47 @@ class SqlChecks(Leases, Endings, Withdrawals):
         refs: dict[str, CheckRef],
     ) -> None:
         """Insert in key order; a key that another transaction made first is left to the next round."""
+        if not new:
+            return
+        new = sorted(new, key=lambda pair: pair[0].key)
         params: dict[int, str] = {}
-        rows = [
-            _row(project, payer, one, known.replicates, params)
-            for one, known in sorted(new, key=lambda pair: pair[0].key)
-        ]
-        for row in insert_new(self._db, _checks, rows, "key", "pk", created_at=NOW, **_FRESH):
-            refs[row.key] = CheckRef(pk=row.pk, key=row.key, state=CheckState.QUEUED, created=True)
+        rows = [_row(project, payer, one, known.replicates, params) for one, known in new]
+        ended = self._ends_of(payer, new)
+        equal = _FRESH
+        if ended:
+            now = self._db.now()
+            rows = [
+                row | (_ended(ended[one.key], now) if one.key in ended else _WAITS)
+                for row, (one, _) in zip(rows, new, strict=True)
+            ]
+            equal = _UNTOUCHED
+        movements = Movements()
+        for row in insert_new(self._db, _checks, rows, "key", "pk", created_at=NOW, **equal):
+            end = ended.get(row.key)
+            state = CheckState.QUEUED if end is None else end.state
+            refs[row.key] = CheckRef(pk=row.pk, key=row.key, state=state, created=True)
+            if end is not None:
+                movements.add(payer, "compute", spent=end.credits)
+        movements.apply(self._db)
+
+    def _ends_of(self, payer: int, new: Sequence[tuple[NewCheck, _Known]]) -> dict[str, Completion]:
+        """How checks ended before they were stored. Only for the first replicate of a key, and only where
+        the budget has no limit: elsewhere credits are reserved before anything runs."""
+        ended = {
+            one.key: one.ended
+            for one, known in new
+            if one.ended is not None
+            and one.ended.state in _ENDS
+            and not one.external
+            and not known.replicates
+        }
+        if ended and any(
+            account.limit is not None
+            for account in accounts_of(self._db, payer)
+            if account.kind == "compute"
+        ):
+            return {}
+        return ended
 
 
 def _by_key(wanted: Sequence[NewCheck]) -> dict[str, NewCheck]:
@@ -169,14 +215,41 @@ def _by_key(wanted: Sequence[NewCheck]) -> dict[str, NewCheck]:
     return best
 
 
+_ENDS = (CheckState.SUCCEEDED, CheckState.FAILED)
+_UNTOUCHED: dict[str, Any] = {"interruptions": 0, "reserved": 0.0}
 _FRESH: dict[str, Any] = {
+    **_UNTOUCHED,
     "state": CheckState.QUEUED.value,
     "fence": 0,
     "attempt": 0,
-    "interruptions": 0,
-    "reserved": 0.0,
     "spent": 0.0,
 }
+_WAITS: dict[str, Any] = {
+    "state": CheckState.QUEUED.value,
+    "fence": 0,
+    "attempt": 0,
+    "spent": 0.0,
+    "cost": None,
+    "evidence": None,
+    "failure": None,
+    "started_at": None,
+    "ended_at": None,
+}
+
+
+def _ended(end: Completion, now: float) -> dict[str, Any]:
+    """The columns of a check whose only attempt has ended, as a claim and a completion leave them."""
+    return {
+        "state": end.state.value,
+        "fence": 1,
+        "attempt": 1,
+        "spent": end.credits,
+        "cost": dumped(end.cost),
+        "evidence": None if end.evidence is None else dumped(end.evidence),
+        "failure": None if end.failure is None else dumped(end.failure),
+        "started_at": now,
+        "ended_at": now,
+    }
 
 
 def _row(project: str, payer: int, one: NewCheck, replicate: int, params: dict[int, str]) -> dict[str, Any]:

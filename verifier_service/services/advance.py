@@ -6,28 +6,40 @@ is marked for the policy. Calling it again changes nothing, so a process may die
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from verifier_service.domain.cases import Body, Case
-from verifier_service.domain.checks import CheckRef, CheckView, DemandView, NewCheck, NewDemand
-from verifier_service.domain.digests import candidate_digest
-from verifier_service.domain.evidence import Cost, Tier
+from verifier_service.domain.checks import CheckRef, Completion, NewCheck, NewDemand
+from verifier_service.domain.climb import (
+    STEP_REASON,
+    identified,
+    missing,
+    subject_of,
+    view_of,
+    with_demand,
+)
+from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ladders import Rung
-from verifier_service.domain.planning import IDENTIFY_PATH, identify_rung, plan_check, unplannable
+from verifier_service.domain.planning import plan_check, unplannable
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.store import Transaction
-from verifier_service.domain.scoring import (
-    BUDGET_EXHAUSTED,
-    METHOD_CHANGED,
-    UNPLANNABLE,
-    unjudged_process,
-)
+from verifier_service.domain.scoring import UNPLANNABLE, unjudged_process
 from verifier_service.domain.states import LIVE_CHECKS, LIVE_DEMANDS, CheckState, DemandState, RewardStatus
 
-STEP_REASON = "every trajectory gets the fast tier"
 MAX_ROUNDS = 4
-UNLOADED = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Known:
+    """What the caller has at hand: bodies by trajectory, which need not be read again, and how checks
+    ended that ran before anybody had asked for them, by key."""
+
+    bodies: Mapping[int, Body] = field(default_factory=dict)
+    endings: Mapping[str, Completion] = field(default_factory=dict)
+
+
+KNOW_NOTHING = Known()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,16 +54,14 @@ def advance(
     tx: Transaction,
     catalog: Catalog,
     pks: Collection[int],
-    known: Mapping[int, Body] | None = None,
+    known: Known = KNOW_NOTHING,
     *,
     again: bool = False,
 ) -> Advanced:
     """Bring cases as far as they go without a decision. Locks their rows.
 
-    ``known`` are bodies that the caller has at hand; others are read when they are needed. ``again``
-    asks once more for fast checks that the budget could not pay.
+    ``again`` asks once more for fast checks that the budget could not pay.
     """
-    known = known or {}
     cases = {case.standing.pk: case for case in tx.trajectories.cases(sorted(set(pks)), lock=True)}
     woken: set[Tier] = set()
     current = list(cases.values())
@@ -62,48 +72,29 @@ def advance(
         if changed:
             cases |= {case.standing.pk: case for case in tx.trajectories.cases(sorted(changed))}
             current = [cases[case.standing.pk] for case in current]
-        grown, ended = _demand_fast(tx, catalog, current, known, woken, again=again)
-        cases |= grown
-        if not ended:
+        asked = _demand_fast(tx, catalog, current, known, again=again)
+        woken |= asked.woken
+        cases |= asked.grown
+        cases |= {case.standing.pk: case for case in tx.trajectories.cases(sorted(asked.outdated))}
+        current = [cases[pk] for pk in sorted(asked.outdated | asked.answered)]
+        if not current:
             break
         again = False
-        current = tx.trajectories.cases(sorted(ended))
-        cases |= {case.standing.pk: case for case in current}
     return Advanced(cases=_mark(tx, list(cases.values())), woken=frozenset(woken))
 
 
 def _identify(tx: Transaction, catalog: Catalog, cases: Sequence[Case]) -> list[Case]:
     """Key the other checks from the candidate; on failure the raw digest stands. The cases afterwards."""
-    subjects: dict[int, tuple[str, str | None]] = {}
-    for case in cases:
-        standing = case.standing
-        if standing.identified or not standing.finished:
-            continue
-        if catalog.identifier(case.ladder.spec.candidate.kind) is None:
-            subjects[standing.pk] = (standing.subject, None)
-            continue
-        demand = case.at(IDENTIFY_PATH)
-        if demand is None or demand.state is not DemandState.SATISFIED:
-            continue
-        evidence = case.evidence(demand)
-        found = evidence.identity if evidence is not None else None
-        subjects[standing.pk] = (
-            (candidate_digest(found.kind, found.canonical, found.toolkit), found.canonical)
-            if found is not None
-            else (standing.subject, None)
-        )
+    subjects = {
+        case.standing.pk: subject for case in cases if (subject := subject_of(catalog, case)) is not None
+    }
     if not subjects:
         return list(cases)
     tx.trajectories.identify(subjects)
-    return [_identified(case, subjects.get(case.standing.pk)) for case in cases]
-
-
-def _identified(case: Case, found: tuple[str, str | None] | None) -> Case:
-    if found is None:
-        return case
-    subject, canonical = found
-    named = replace(case.standing, subject=subject, canonical=canonical, identified=True)
-    return replace(case, standing=named)
+    return [
+        identified(case, subjects[case.standing.pk]) if case.standing.pk in subjects else case
+        for case in cases
+    ]
 
 
 def _end_climbs(tx: Transaction, cases: Sequence[Case]) -> set[int]:
@@ -126,52 +117,72 @@ def _end_climbs(tx: Transaction, cases: Sequence[Case]) -> set[int]:
 
 
 def _demand_fast(
-    tx: Transaction,
-    catalog: Catalog,
-    cases: Sequence[Case],
-    known: Mapping[int, Body],
-    woken: set[Tier],
-    *,
-    again: bool,
-) -> tuple[dict[int, Case], set[int]]:
-    """Ask for what is missing.
-
-    Returns the cases with their new demands, and the pks of those that a cached check has answered.
-    """
-    missing = [(case, rung) for case in cases for rung in _missing(catalog, case, again=again)]
-    impossible = {rung.use.use for _, rung in missing if unplannable(catalog, rung) is not None}
-    ended: set[int] = set()
+    tx: Transaction, catalog: Catalog, cases: Sequence[Case], known: Known, *, again: bool
+) -> _Asked:
+    """Ask for what is missing."""
+    wanted = [(case, rung) for case in cases for rung in missing(catalog, case, again=again)]
+    impossible = {rung.use.use for _, rung in wanted if unplannable(catalog, rung) is not None}
+    asked = _Asked()
     if impossible:
-        ended = {case.standing.pk for case, rung in missing if rung.use.use in impossible}
-        _give_up(tx, [(case, rung) for case, rung in missing if rung.use.use in impossible])
-        missing = [(case, rung) for case, rung in missing if rung.use.use not in impossible]
-    if not missing:
-        return {}, ended
-    bodies = _bodies(tx, catalog, missing, known)
-    wanted: dict[tuple[str, str], list[tuple[Case, Rung, NewCheck]]] = {}
-    secrets = {name: tx.projects.secret(name) for name in {case.standing.project for case, _ in missing}}
-    for case, rung in missing:
+        asked.outdated |= {case.standing.pk for case, rung in wanted if rung.use.use in impossible}
+        _give_up(tx, [(case, rung) for case, rung in wanted if rung.use.use in impossible])
+        wanted = [(case, rung) for case, rung in wanted if rung.use.use not in impossible]
+    if not wanted:
+        return asked
+    bodies = _bodies(tx, catalog, wanted, known.bodies)
+    of_run: dict[tuple[str, str], list[tuple[Case, Rung, NewCheck]]] = {}
+    secrets = {name: tx.projects.secret(name) for name in {case.standing.project for case, _ in wanted}}
+    for case, rung in wanted:
         secret = secrets[case.standing.project]
         check = plan_check(catalog, case.standing, rung, bodies[case.standing.pk], secret=secret)
-        wanted.setdefault((case.standing.project, case.standing.run), []).append((case, rung, check))
-    grown: dict[int, Case] = {}
-    for (project, run), group in wanted.items():
+        if check.key in known.endings:
+            check = replace(check, ended=known.endings[check.key])
+        of_run.setdefault((case.standing.project, case.standing.run), []).append((case, rung, check))
+    for (project, run), group in of_run.items():
         refs = tx.checks.ensure(project, run, [check for _, _, check in group])
-        demands = []
+        tx.demands.insert(
+            [_demand(case, rung, ref) for (case, rung, _), ref in zip(group, refs, strict=True)]
+        )
         for (case, rung, check), ref in zip(group, refs, strict=True):
-            pk = case.standing.pk
-            demands.append(_demand(pk, rung, ref.pk))
-            if ref.state is CheckState.QUEUED:
-                woken.add(check.tier)
-            if ref.state not in LIVE_CHECKS:
-                ended.add(pk)
-            before = grown.get(pk, case)
-            grown[pk] = replace(before, demands=(*before.demands, _view(rung, check, ref)))
-        tx.demands.insert(demands)
-    return grown, ended
+            asked.note(case, rung, check, ref)
+    return asked
 
 
-def _give_up(tx: Transaction, missing: Sequence[tuple[Case, Rung]]) -> None:
+@dataclass(slots=True)
+class _Asked:
+    """What came of asking.
+
+    ``grown`` are the cases with their new demands. Where something was answered at once, the case goes on:
+    as it is (``answered``) when this transaction made all that is new about it, else loaded again
+    (``outdated``).
+    """
+
+    grown: dict[int, Case] = field(default_factory=dict)
+    answered: set[int] = field(default_factory=set)
+    outdated: set[int] = field(default_factory=set)
+    woken: set[Tier] = field(default_factory=set)
+    _waiting: set[int] = field(default_factory=set)
+
+    def note(self, case: Case, rung: Rung, check: NewCheck, ref: CheckRef) -> None:
+        """One check that was asked for."""
+        pk = case.standing.pk
+        if ref.state is CheckState.QUEUED:
+            self.woken.add(check.tier)
+        if ref.state in LIVE_CHECKS:
+            self._waiting.add(pk)
+        elif ref.created:
+            self.answered.add(pk)
+        else:
+            self.outdated.add(pk)
+        if pk in self.answered and pk in self._waiting:
+            self.outdated.add(pk)  # a demand that waits has no primary key here, to withdraw it by
+        if pk in self.outdated:
+            self.answered.discard(pk)
+        view = view_of(check, ref, case.standing.run)
+        self.grown[pk] = with_demand(self.grown.get(pk, case), rung, view)
+
+
+def _give_up(tx: Transaction, wanted: Sequence[tuple[Case, Rung]]) -> None:
     """Write down that a rung cannot be asked for here, so that its record says so."""
     tx.demands.insert(
         [
@@ -184,7 +195,7 @@ def _give_up(tx: Transaction, missing: Sequence[tuple[Case, Rung]]) -> None:
                 check=None,
                 reason=UNPLANNABLE,
             )
-            for case, rung in missing
+            for case, rung in wanted
         ]
     )
 
@@ -192,87 +203,27 @@ def _give_up(tx: Transaction, missing: Sequence[tuple[Case, Rung]]) -> None:
 def _bodies(
     tx: Transaction,
     catalog: Catalog,
-    missing: Sequence[tuple[Case, Rung]],
+    asked: Sequence[tuple[Case, Rung]],
     known: Mapping[int, Body],
 ) -> Mapping[int, Body]:
     """Bodies of the cases, with their turns only where a verifier reads them."""
-    wanted = {case.standing.pk for case, _ in missing} - known.keys()
+    wanted = {case.standing.pk for case, _ in asked} - known.keys()
     if not wanted:
         return known
-    turns = any("turns" in catalog.verifier(rung.use.use).reads for _, rung in missing)
+    turns = any("turns" in catalog.verifier(rung.use.use).reads for _, rung in asked)
     return {**known, **tx.trajectories.bodies(wanted, turns=turns)}
 
 
-def _demand(trajectory: int, rung: Rung, check: int) -> NewDemand:
+def _demand(case: Case, rung: Rung, ref: CheckRef) -> NewDemand:
     return NewDemand(
-        trajectory=trajectory,
+        trajectory=case.standing.pk,
         path=rung.path,
         role=rung.role,
         tier=rung.tier,
         state=DemandState.REQUESTED,
-        check=check,
+        check=ref.pk,
         reason=STEP_REASON,
     )
-
-
-def _view(rung: Rung, check: NewCheck, ref: CheckRef) -> DemandView:
-    """The demand just stored, as a later load of the case would show it while its check is live."""
-    return DemandView(
-        pk=UNLOADED,
-        path=rung.path,
-        role=rung.role,
-        tier=rung.tier,
-        state=DemandState.REQUESTED,
-        reason=STEP_REASON,
-        quote=0.0,
-        rank=None,
-        propensity=None,
-        check=CheckView(
-            pk=ref.pk,
-            key=ref.key,
-            verifier=check.verifier,
-            tier=check.tier,
-            state=ref.state,
-            attempt=0,
-            payer=None,
-            credits=0.0,
-            cost=Cost(),
-            evidence=None,
-            failure=None,
-        ),
-    )
-
-
-def _missing(catalog: Catalog, case: Case, *, again: bool) -> Iterator[Rung]:
-    """Fast rungs that the case should have by now and does not."""
-    forgiven = {METHOD_CHANGED, BUDGET_EXHAUSTED} if again else {METHOD_CHANGED}
-    standing = case.standing
-    if standing.cancelled:
-        return
-    had = {
-        demand.path
-        for demand in case.demands
-        if demand.state is not DemandState.WITHDRAWN or demand.reason not in forgiven
-    }
-    if standing.n_turns:
-        for rung in case.ladder.rungs:
-            if rung.role == "process" and process_path(rung.path, standing.n_turns) not in had:
-                yield rung.model_copy(update={"path": process_path(rung.path, standing.n_turns)})
-    if not standing.finished or case.gate_rejection("hard_gate") is not None:
-        return
-    identifier = catalog.identifier(case.ladder.spec.candidate.kind)
-    if identifier is not None and not standing.identified:
-        if IDENTIFY_PATH not in had:
-            yield identify_rung(identifier)
-        return
-    for rung in case.ladder.rungs_of(Tier.FAST):
-        if rung.path not in had:
-            yield rung
-
-
-def process_path(path: str, n_turns: int) -> str:
-    """Process checks are asked once per prefix: their demands carry its length."""
-    return f"{path}@{n_turns}"
 
 
 def _mark(tx: Transaction, cases: Sequence[Case]) -> list[Case]:

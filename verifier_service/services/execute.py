@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from verifier_service.domain.attempts import completion_of, job_id, job_of
 from verifier_service.domain.checks import Claim, Completion, Reservation
 from verifier_service.domain.errors import NotFound
-from verifier_service.domain.evidence import Cost, Evidence, Failure, Finding, Provenance, Tier
+from verifier_service.domain.evidence import Cost, Failure, Tier
 from verifier_service.domain.planning import current_method
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.execution import Done, Job, Released
@@ -17,8 +18,6 @@ from verifier_service.domain.scoring import BUDGET_EXHAUSTED, METHOD_CHANGED
 from verifier_service.domain.states import CheckState
 from verifier_service.domain.verifiers import expected_cost
 
-BACKOFF_S = 1.0
-MAX_BACKOFF_S = 60.0
 REFUND_WAIT_S = 1.0
 FULL_SHARE = 0.999
 OVER_ITSELF = 1.000001
@@ -70,28 +69,10 @@ def take(
     paid = [claim for claim in claims if claim.pk not in kept]
     return Taken(
         claims={job_id(claim): claim for claim in paid},
-        jobs=tuple(_job(catalog, tariff, claim, granted[claim.pk], claim.pk in cut) for claim in paid),
+        jobs=tuple(job_of(catalog, tariff, claim, granted[claim.pk], claim.pk in cut) for claim in paid),
         cut=frozenset(job_id(claim) for claim in paid if claim.pk in cut),
         ended=tuple(sorted(touched)),
     )
-
-
-def _job(catalog: Catalog, tariff: Tariff, claim: Claim, credits: float, cut: bool) -> Job:
-    limits = catalog.verifier(claim.verifier).limits
-    return Job(
-        id=job_id(claim),
-        verifier=claim.verifier,
-        params=claim.params,
-        item=claim.item,
-        time_s=min(limits.time_s, tariff.seconds(credits)) if cut else limits.time_s,
-        memory_mb=limits.memory_mb,
-        limit_is_cut=cut,
-    )
-
-
-def job_id(claim: Claim) -> str:
-    """Name of one attempt: a result can never be taken for another attempt's."""
-    return f"{claim.pk}.{claim.fence}"
 
 
 def _reservation(catalog: Catalog, tariff: Tariff, claim: Claim) -> Reservation:
@@ -218,7 +199,7 @@ def report(
     broke: list[Claim] = []
     for result in results:
         claim = taken.claims[result.id]
-        completion = _completion(catalog, tariff, owner, claim, result)
+        completion = completion_of(catalog, tariff, owner, claim, result)
         if _ran_out_of_money(result, taken):
             completion = replace(completion, state=CheckState.QUEUED, spend_attempt=False)
             broke.append(claim)
@@ -236,58 +217,3 @@ def report(
 def _ran_out_of_money(result: Done | Released, taken: Taken) -> bool:
     """Whether the attempt hit a time limit that only the budget had set."""
     return isinstance(result, Done) and result.limit_hit == "time_limit" and result.id in taken.cut
-
-
-def _completion(
-    catalog: Catalog, tariff: Tariff, owner: str, claim: Claim, result: Done | Released
-) -> Completion:
-    credits = tariff.credits(result.cost)
-    if isinstance(result, Released):
-        return Completion(
-            pk=claim.pk,
-            fence=claim.fence,
-            state=CheckState.QUEUED,
-            cost=result.cost,
-            credits=credits,
-            spend_attempt=False,
-        )
-    if isinstance(result.outcome, Finding):
-        return Completion(
-            pk=claim.pk,
-            fence=claim.fence,
-            state=CheckState.SUCCEEDED,
-            evidence=_evidence(catalog, owner, claim, result, result.outcome),
-            cost=result.cost,
-            credits=credits,
-        )
-    return _failed(claim, result, result.outcome, credits)
-
-
-def _failed(claim: Claim, result: Done, failure: Failure, credits: float) -> Completion:
-    again = failure.retryable and claim.attempt + 1 < claim.max_attempts
-    return Completion(
-        pk=claim.pk,
-        fence=claim.fence,
-        state=CheckState.QUEUED if again else CheckState.FAILED,
-        failure=failure,
-        cost=result.cost,
-        credits=credits,
-        delay_s=min(MAX_BACKOFF_S, BACKOFF_S * 2**claim.attempt),
-    )
-
-
-def _evidence(catalog: Catalog, owner: str, claim: Claim, done: Done, finding: Finding) -> Evidence:
-    return Evidence.model_construct(
-        **finding.__dict__,
-        check=claim.key,
-        tier=catalog.verifier(claim.verifier).tier,
-        provenance=Provenance(
-            verifier=claim.verifier,
-            version=done.version,
-            libraries=done.libraries,
-            params=claim.params,
-            replicate=claim.replicate,
-            worker=owner,
-        ),
-        cost=done.cost,
-    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Literal
 
 from verifier_service.domain.cases import Body, NewTrajectory, Standing
@@ -15,6 +16,8 @@ from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.runs import Run, RunSpec, RunState, require_open
 from verifier_service.domain.trajectories import TrajectorySubmission
+
+NO_ROWS: Mapping[int, NewTrajectory] = MappingProxyType({})
 
 ItemStatus = Literal["accepted", "duplicate", "conflict", "invalid"]
 
@@ -56,8 +59,9 @@ def submit(
     run: str,
     defaults: RunSpec,
     items: Sequence[TrajectorySubmission | InvalidInput],
+    rows: Mapping[int, NewTrajectory] = NO_ROWS,
 ) -> Intake:
-    """Store the items of one batch.
+    """Store the items of one batch. ``rows`` are those of items, by position, that were made before.
 
     A bad item is ``invalid`` and its neighbours go on. Same id and content: ``duplicate``; other
     content: ``conflict``. An item without id is named by its content and repeats are counted.
@@ -67,7 +71,10 @@ def submit(
     stored = tx.runs.share(project, run)
     ladders: dict[str, Ladder | InvalidInput] = {}
     secret = tx.projects.secret(project)
-    slots = [_slot(tx, catalog, stored, ladders, secret, item) for item in items]
+    slots = [
+        _slot(tx, catalog, stored, ladders, secret, item, rows.get(position))
+        for position, item in enumerate(items)
+    ]
     if stored.state is RunState.OPEN:
         created = _store(tx, project, run, slots)
     else:
@@ -89,12 +96,15 @@ def _slot(
     ladders: dict[str, Ladder | InvalidInput],
     secret: str,
     item: TrajectorySubmission | InvalidInput,
+    row: NewTrajectory | None,
 ) -> _Slot:
     if isinstance(item, InvalidInput):
         return _Slot(result=ItemResult(id=None, status="invalid", error=item))
     ladder = ladders.get(item.ladder)
     if ladder is None:
         ladder = ladders[item.ladder] = _pinned(tx, run, item.ladder)
+    if row is not None and isinstance(ladder, Ladder) and row.ladder_version == ladder.version:
+        return _Slot(item=row, body=body_of(item), anonymous=item.id is None)
     problem = ladder if isinstance(ladder, InvalidInput) else _precheck(catalog, ladder, item)
     if problem is not None or isinstance(ladder, InvalidInput):
         return _Slot(result=ItemResult(id=item.id, status="invalid", error=problem))

@@ -30,6 +30,9 @@ class Checks(Protocol):
         A live or succeeded check is reused and its priority raised; a failed or cancelled one is
         never served: a new replicate is created. ``force`` always creates a replicate unless one is
         live. ``payer`` is the run charged for checks this call creates.
+
+        A check with ``ended`` whose key has no row is created as ended, and its payer charged, where
+        the payer's compute budget has no limit; everywhere else ``ended`` is disregarded.
         """
         ...
 
@@ -105,6 +108,10 @@ class Checks(Protocol):
 
     def view(self, pk: int) -> CheckView:
         """One check. Raises ``NotFound``."""
+        ...
+
+    def found(self, project: str, keys: Collection[str]) -> dict[str, CheckView | None]:
+        """What is stored: the latest success per key, ``None`` where there are only other checks."""
         ...
 
     def with_passed_deadline(self, limit: int) -> list[int]:

@@ -1,0 +1,86 @@
+"""One attempt: from a claim to the job that the harness runs, and from its result to its end."""
+
+from __future__ import annotations
+
+from verifier_service.domain.checks import Claim, Completion
+from verifier_service.domain.evidence import Evidence, Failure, Finding, Provenance
+from verifier_service.domain.ports.catalog import Catalog
+from verifier_service.domain.ports.execution import Done, Job, Released
+from verifier_service.domain.ports.policy import Tariff
+from verifier_service.domain.states import CheckState
+
+BACKOFF_S = 1.0
+MAX_BACKOFF_S = 60.0
+
+
+def job_of(catalog: Catalog, tariff: Tariff, claim: Claim, credits: float, cut: bool) -> Job:
+    limits = catalog.verifier(claim.verifier).limits
+    return Job(
+        id=job_id(claim),
+        verifier=claim.verifier,
+        params=claim.params,
+        item=claim.item,
+        time_s=min(limits.time_s, tariff.seconds(credits)) if cut else limits.time_s,
+        memory_mb=limits.memory_mb,
+        limit_is_cut=cut,
+    )
+
+
+def job_id(claim: Claim) -> str:
+    """Name of one attempt: a result can never be taken for another attempt's."""
+    return f"{claim.pk}.{claim.fence}"
+
+
+def completion_of(
+    catalog: Catalog, tariff: Tariff, owner: str, claim: Claim, result: Done | Released
+) -> Completion:
+    credits = tariff.credits(result.cost)
+    if isinstance(result, Released):
+        return Completion(
+            pk=claim.pk,
+            fence=claim.fence,
+            state=CheckState.QUEUED,
+            cost=result.cost,
+            credits=credits,
+            spend_attempt=False,
+        )
+    if isinstance(result.outcome, Finding):
+        return Completion(
+            pk=claim.pk,
+            fence=claim.fence,
+            state=CheckState.SUCCEEDED,
+            evidence=_evidence(catalog, owner, claim, result, result.outcome),
+            cost=result.cost,
+            credits=credits,
+        )
+    return _failed(claim, result, result.outcome, credits)
+
+
+def _failed(claim: Claim, result: Done, failure: Failure, credits: float) -> Completion:
+    again = failure.retryable and claim.attempt + 1 < claim.max_attempts
+    return Completion(
+        pk=claim.pk,
+        fence=claim.fence,
+        state=CheckState.QUEUED if again else CheckState.FAILED,
+        failure=failure,
+        cost=result.cost,
+        credits=credits,
+        delay_s=min(MAX_BACKOFF_S, BACKOFF_S * 2**claim.attempt),
+    )
+
+
+def _evidence(catalog: Catalog, owner: str, claim: Claim, done: Done, finding: Finding) -> Evidence:
+    return Evidence.model_construct(
+        **finding.__dict__,
+        check=claim.key,
+        tier=catalog.verifier(claim.verifier).tier,
+        provenance=Provenance(
+            verifier=claim.verifier,
+            version=done.version,
+            libraries=done.libraries,
+            params=claim.params,
+            replicate=claim.replicate,
+            worker=owner,
+        ),
+        cost=done.cost,
+    )

@@ -1,0 +1,127 @@
+"""A climb, pure: which checks a case should have by now, and how it looks once it has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+
+from verifier_service.domain.cases import Case
+from verifier_service.domain.checks import CheckRef, CheckView, DemandView, NewCheck
+from verifier_service.domain.digests import candidate_digest
+from verifier_service.domain.evidence import TIERS, Cost, Tier
+from verifier_service.domain.ladders import Rung
+from verifier_service.domain.planning import IDENTIFY_PATH, identify_rung
+from verifier_service.domain.ports.catalog import Catalog
+from verifier_service.domain.scoring import BUDGET_EXHAUSTED, METHOD_CHANGED
+from verifier_service.domain.states import CheckState, DemandState
+
+STEP_REASON = "every trajectory gets the fast tier"
+UNLOADED = 0
+_NO_COST = Cost()
+
+Subject = tuple[str, str | None]
+
+
+def subject_of(catalog: Catalog, case: Case) -> Subject | None:
+    """What keys the other checks of a case that is not identified, and its canonical form; ``None`` while
+    that is not known. On failure the raw digest stands."""
+    standing = case.standing
+    if standing.identified or not standing.finished:
+        return None
+    if catalog.identifier(case.ladder.spec.candidate.kind) is None:
+        return standing.subject, None
+    demand = case.at(IDENTIFY_PATH)
+    if demand is None or demand.state is not DemandState.SATISFIED:
+        return None
+    evidence = case.evidence(demand)
+    found = evidence.identity if evidence is not None else None
+    if found is None:
+        return standing.subject, None
+    return candidate_digest(found.kind, found.canonical, found.toolkit), found.canonical
+
+
+def identified(case: Case, found: Subject) -> Case:
+    """The case under its subject."""
+    subject, canonical = found
+    named = replace(case.standing, subject=subject, canonical=canonical, identified=True)
+    return replace(case, standing=named)
+
+
+def missing(catalog: Catalog, case: Case, *, again: bool) -> Iterator[Rung]:
+    """Fast rungs that the case should have by now and does not."""
+    forgiven = {METHOD_CHANGED, BUDGET_EXHAUSTED} if again else {METHOD_CHANGED}
+    standing = case.standing
+    if standing.cancelled:
+        return
+    had = {
+        demand.path
+        for demand in case.demands
+        if demand.state is not DemandState.WITHDRAWN or demand.reason not in forgiven
+    }
+    if standing.n_turns:
+        for rung in case.ladder.rungs:
+            if rung.role == "process" and process_path(rung.path, standing.n_turns) not in had:
+                yield rung.model_copy(update={"path": process_path(rung.path, standing.n_turns)})
+    if not standing.finished or case.gate_rejection("hard_gate") is not None:
+        return
+    identifier = catalog.identifier(case.ladder.spec.candidate.kind)
+    if identifier is not None and not standing.identified:
+        if IDENTIFY_PATH not in had:
+            yield identify_rung(identifier)
+        return
+    for rung in case.ladder.rungs_of(Tier.FAST):
+        if rung.path not in had:
+            yield rung
+
+
+def process_path(path: str, n_turns: int) -> str:
+    """Process checks are asked once per prefix: their demands carry its length."""
+    return f"{path}@{n_turns}"
+
+
+@lru_cache(maxsize=4_096)
+def climbing(path: str) -> tuple[int, int]:
+    """Position of a rung: identify, process checks, then the tiers, each in the ladder's order."""
+    place, _, index = path.partition("/")
+    if place in TIERS:
+        return 1 + Tier(place).rank, int(index)
+    # Process checks are asked once per prefix: their paths end in "@" and its length.
+    return (0, int(index.partition("@")[0])) if place == "process" else (-1, 0)
+
+
+def with_demand(case: Case, rung: Rung, check: CheckView) -> Case:
+    """The case with a demand just stored, as a later load would show it."""
+    ended = check.state in (CheckState.SUCCEEDED, CheckState.FAILED)
+    view = DemandView(
+        pk=UNLOADED,
+        path=rung.path,
+        role=rung.role,
+        tier=rung.tier,
+        state=DemandState.SATISFIED if ended else DemandState.REQUESTED,
+        reason=STEP_REASON,
+        quote=0.0,
+        rank=None,
+        propensity=None,
+        check=check,
+    )
+    demands = sorted((*case.demands, view), key=lambda view: climbing(view.path))
+    return replace(case, demands=tuple(demands))
+
+
+def view_of(check: NewCheck, ref: CheckRef, payer: str) -> CheckView:
+    """A check just made, as a later load would show it."""
+    ended = check.ended if ref.state is not CheckState.QUEUED else None
+    return CheckView(
+        pk=ref.pk,
+        key=ref.key,
+        verifier=check.verifier,
+        tier=check.tier,
+        state=ref.state,
+        attempt=0 if ended is None else 1,
+        payer=payer,
+        credits=0.0 if ended is None else ended.credits,
+        cost=_NO_COST if ended is None else ended.cost,
+        evidence=None if ended is None else ended.evidence,
+        failure=None if ended is None else ended.failure,
+    )
