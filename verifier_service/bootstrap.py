@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from scheduler.beliefs import TierBeliefs
@@ -88,7 +88,7 @@ class Service:
     ) -> intake.Intake:
         """Take a batch in and ask for its fast checks, inside the caller's transaction.
 
-        The caller commits, and wakes the fast tier afterwards.
+        The caller commits, and afterwards wakes the tiers that have new work.
         """
         taken = intake.submit(
             tx,
@@ -99,9 +99,9 @@ class Service:
             items=items,
             rows=foreseen.rows,
         )
-        known = advance.Known(bodies=taken.created, endings=foreseen.endings)
-        self._follow(tx, Step(taken, taken.created.keys(), known=known))
-        return taken
+        known = advance.Known(bodies=taken.created, plans=foreseen.plans)
+        woken, _ = self._follow(tx, Step(taken, taken.created.keys(), known=known))
+        return replace(taken, woken=woken)
 
     def foresee(
         self,
@@ -128,7 +128,7 @@ class Service:
     ) -> intake.Intake:
         """``submit_in`` as an event of its own."""
         taken = self.unit(lambda tx: self.submit_in(tx, project, run, items))
-        self.dispatcher.wake([Tier.FAST])
+        self.dispatcher.wake(taken.woken)
         return taken
 
     def grow(

@@ -18,7 +18,6 @@ import anyio.to_thread
 
 from verifier_service.bootstrap import Service
 from verifier_service.domain.errors import Contended, InvalidInput, VerificationError
-from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.trajectories import TrajectorySubmission
 from verifier_service.services.foresee import NOTHING, Foreseen
@@ -152,7 +151,7 @@ class Gatherer:
             log.warning("a shared submission failed and is split: %s", error)
             outcomes = [self._alone(request) for request in together]
         service = self._service
-        service.dispatcher.wake([Tier.FAST])
+        service.dispatcher.wake({tier for one in outcomes if isinstance(one, Intake) for tier in one.woken})
         for project, run in {request.key for request in together}:
             service.dispatcher.announce(project, run)
         return outcomes
@@ -187,5 +186,6 @@ class Gatherer:
 def _shares(taken: Intake, group: Sequence[_Request]) -> Iterator[Intake]:
     at = 0
     for request in group:
-        yield Intake(results=taken.results[at : at + len(request.items)], created={}, cursor=taken.cursor)
+        results = taken.results[at : at + len(request.items)]
+        yield Intake(results=results, created={}, cursor=taken.cursor, woken=taken.woken)
         at += len(request.items)

@@ -70,7 +70,7 @@ def _failed(claim: Claim, result: Done, failure: Failure, credits: float) -> Com
 
 
 def _evidence(catalog: Catalog, owner: str, claim: Claim, done: Done, finding: Finding) -> Evidence:
-    return Evidence.model_construct(
+    return Evidence(
         **finding.__dict__,
         check=claim.key,
         tier=catalog.verifier(claim.verifier).tier,

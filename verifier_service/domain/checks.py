@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from verifier_service.domain.evidence import Cost, Evidence, Failure, Tier
 from verifier_service.domain.ladders import Role
@@ -29,8 +30,7 @@ class Completion:
     delay_s: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NewCheck:
+class NewCheck(NamedTuple):
     """A check to find or create: one live check per (project, key, replicate).
 
     ``ended`` is how an attempt went that was made before there was a row: what is created then has ended.
@@ -113,8 +113,7 @@ class Reservation:
     least: float
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CheckView:
+class CheckView(NamedTuple):
     """A check as a case sees it."""
 
     pk: int
@@ -132,8 +131,7 @@ class CheckView:
     started_at: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DemandView:
+class DemandView(NamedTuple):
     """A demand with its check, as a case sees it."""
 
     pk: int

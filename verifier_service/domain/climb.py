@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from verifier_service.domain.cases import Case
@@ -44,8 +43,8 @@ def subject_of(catalog: Catalog, case: Case) -> Subject | None:
 def identified(case: Case, found: Subject) -> Case:
     """The case under its subject."""
     subject, canonical = found
-    named = replace(case.standing, subject=subject, canonical=canonical, identified=True)
-    return replace(case, standing=named)
+    named = case.standing._replace(subject=subject, canonical=canonical, identified=True)
+    return Case(standing=named, ladder=case.ladder, demands=case.demands)
 
 
 def missing(catalog: Catalog, case: Case, *, again: bool) -> Iterator[Rung]:
@@ -59,10 +58,7 @@ def missing(catalog: Catalog, case: Case, *, again: bool) -> Iterator[Rung]:
         for demand in case.demands
         if demand.state is not DemandState.WITHDRAWN or demand.reason not in forgiven
     }
-    if standing.n_turns:
-        for rung in case.ladder.rungs:
-            if rung.role == "process" and process_path(rung.path, standing.n_turns) not in had:
-                yield rung.model_copy(update={"path": process_path(rung.path, standing.n_turns)})
+    yield from (rung for rung in case.ladder.process_rungs(standing.n_turns) if rung.path not in had)
     if not standing.finished or case.gate_rejection("hard_gate") is not None:
         return
     identifier = catalog.identifier(case.ladder.spec.candidate.kind)
@@ -75,11 +71,6 @@ def missing(catalog: Catalog, case: Case, *, again: bool) -> Iterator[Rung]:
             yield rung
 
 
-def process_path(path: str, n_turns: int) -> str:
-    """Process checks are asked once per prefix: their demands carry its length."""
-    return f"{path}@{n_turns}"
-
-
 @lru_cache(maxsize=4_096)
 def climbing(path: str) -> tuple[int, int]:
     """Position of a rung: identify, process checks, then the tiers, each in the ladder's order."""
@@ -90,10 +81,16 @@ def climbing(path: str) -> tuple[int, int]:
     return (0, int(index.partition("@")[0])) if place == "process" else (-1, 0)
 
 
-def with_demand(case: Case, rung: Rung, check: CheckView) -> Case:
-    """The case with a demand just stored, as a later load would show it."""
+def with_demands(case: Case, views: Iterable[DemandView]) -> Case:
+    """The case with demands just stored."""
+    demands = sorted((*case.demands, *views), key=lambda view: climbing(view.path))
+    return Case(standing=case.standing, ladder=case.ladder, demands=tuple(demands))
+
+
+def demand_on(rung: Rung, check: CheckView) -> DemandView:
+    """A demand just stored, as a later load would show it."""
     ended = check.state in (CheckState.SUCCEEDED, CheckState.FAILED)
-    view = DemandView(
+    return DemandView(
         pk=UNLOADED,
         path=rung.path,
         role=rung.role,
@@ -105,13 +102,11 @@ def with_demand(case: Case, rung: Rung, check: CheckView) -> Case:
         propensity=None,
         check=check,
     )
-    demands = sorted((*case.demands, view), key=lambda view: climbing(view.path))
-    return replace(case, demands=tuple(demands))
 
 
 def view_of(check: NewCheck, ref: CheckRef, payer: str) -> CheckView:
     """A check just made, as a later load would show it."""
-    ended = check.ended if ref.state is not CheckState.QUEUED else None
+    ended = check.ended if ref.created and ref.state is not CheckState.QUEUED else None
     return CheckView(
         pk=ref.pk,
         key=ref.key,

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from verifier_service.domain.records import JsonValue
 
 DIGEST_CHARS = 40
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def canonical_json(value: object) -> str:
     """JSON with sorted keys and no spaces; equal values give equal text. Refuses NaN and Infinity."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return _CANONICAL.encode(value)
 
 
 def digest(*parts: str) -> str:

@@ -23,10 +23,11 @@ class Tier(StrEnum):
     @property
     def rank(self) -> int:
         """Position from 0 (``fast``) to 3 (``lab``)."""
-        return TIERS.index(self)
+        return _RANKS[self]
 
 
 TIERS: tuple[Tier, ...] = tuple(Tier)
+_RANKS = {tier: rank for rank, tier in enumerate(TIERS)}
 
 
 class Verdict(OpenEnum):

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from verifier_service.domain.digests import canonical_json
 from verifier_service.domain.evidence import TIERS, Tier
 from verifier_service.domain.records import JsonObject, Record, Request
 from verifier_service.domain.trajectories import Identifier
@@ -108,6 +109,11 @@ class VerifierUse(Request):
     map: str | None = None
     params: JsonObject = {}
 
+    @cached_property
+    def declared(self) -> str:
+        """The parameters as canonical JSON."""
+        return canonical_json(self.params)
+
 
 class ProcessSpec(Request):
     """Checks on turns and their weight w (lambda in the literature)."""
@@ -179,7 +185,25 @@ class Ladder(Record):
 
     def rungs_of(self, tier: Tier) -> tuple[Rung, ...]:
         """The rungs of one tier, process checks apart."""
-        return tuple(rung for rung in self.rungs if rung.tier is tier and rung.role != "process")
+        return self._by_tier[tier]
+
+    def process_rungs(self, n_turns: int) -> tuple[Rung, ...]:
+        """The process checks of a prefix: asked once per prefix, so their paths carry its length."""
+        known = self._by_prefix.get(n_turns)
+        if known is None:
+            found = (rung for rung in self.rungs if rung.role == "process" and n_turns)
+            known = tuple(rung.model_copy(update={"path": f"{rung.path}@{n_turns}"}) for rung in found)
+            self._by_prefix[n_turns] = known
+        return known
+
+    @cached_property
+    def _by_tier(self) -> dict[Tier, tuple[Rung, ...]]:
+        rungs = [rung for rung in self.rungs if rung.role != "process"]
+        return {tier: tuple(rung for rung in rungs if rung.tier is tier) for tier in TIERS}
+
+    @cached_property
+    def _by_prefix(self) -> dict[int, tuple[Rung, ...]]:
+        return {}
 
     def _walk(self) -> Iterator[Rung]:
         for index, use in enumerate(self.spec.process.checks):

@@ -39,7 +39,7 @@ def plan_check(
     Process checks are keyed by the digest of the turns, all others by the candidate (its raw digest
     while it could not be identified), together with the inputs that the verifier declares it reads.
     """
-    method = _method(catalog, rung.use.use, canonical_json(rung.use.params))
+    method = _method(catalog, rung.use.use, rung.use.declared)
     info = method.info
     candidate: JsonValue = standing.canonical if standing.canonical is not None else body.answer
     read = _read(info.reads - {"candidate", "turns"}, body)
@@ -72,7 +72,7 @@ def plan_check(
 def unplannable(catalog: Catalog, rung: Rung) -> str | None:
     """Why no check can be made of a rung here: its verifier is gone, or refuses these parameters."""
     try:
-        _method(catalog, rung.use.use, canonical_json(rung.use.params))
+        _method(catalog, rung.use.use, rung.use.declared)
     except (NotFound, InvalidInput) as error:
         return error.message
     return None

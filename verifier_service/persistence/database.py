@@ -36,6 +36,7 @@ class clock(ColumnElement[float]):  # noqa: N801 - reads as an SQL function wher
 
     type = Double()
     inherit_cache = True
+    _traverse_internals = []  # nothing in it varies: statements with it are cached
 
 
 @compiles(clock, "sqlite")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -174,6 +174,7 @@ def _standings() -> Select[Any]:
     return _STANDINGS
 
 
+# In the order of ``Standing``'s fields.
 _STANDINGS = select(
     _cases.c.pk,
     _runs.c.project,
@@ -207,13 +208,11 @@ _STANDINGS = select(
 
 
 def _standing(row: Row[Any]) -> Standing:
-    values: dict[str, Any] = dict(zip(_NAMES, row, strict=True))
-    if values["status"] is not None:
-        values["status"] = RewardStatus(values["status"])
-    return Standing(**values)
+    standing = Standing._make(row)
+    return standing if standing.status is None else standing._replace(status=_STATUSES[standing.status])
 
 
-_NAMES: Iterable[str] = tuple(column.name for column in _STANDINGS.selected_columns)
+_STATUSES = {status.value: status for status in RewardStatus}
 
 
 _FRESH: dict[str, str | float | None] = {

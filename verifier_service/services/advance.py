@@ -10,14 +10,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from verifier_service.domain.cases import Body, Case
-from verifier_service.domain.checks import CheckRef, Completion, NewCheck, NewDemand
+from verifier_service.domain.checks import CheckRef, DemandView, NewCheck, NewDemand
 from verifier_service.domain.climb import (
     STEP_REASON,
+    demand_on,
     identified,
     missing,
     subject_of,
     view_of,
-    with_demand,
+    with_demands,
 )
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ladders import Rung
@@ -32,11 +33,11 @@ MAX_ROUNDS = 4
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Known:
-    """What the caller has at hand: bodies by trajectory, which need not be read again, and how checks
-    ended that ran before anybody had asked for them, by key."""
+    """What the caller has at hand: bodies by trajectory, which need not be read again, and plans that were
+    made before, by the trajectory's id, the rung's path and the subject; some have ended, too."""
 
     bodies: Mapping[int, Body] = field(default_factory=dict)
-    endings: Mapping[str, Completion] = field(default_factory=dict)
+    plans: Mapping[tuple[str, str, str], NewCheck] = field(default_factory=dict)
 
 
 KNOW_NOTHING = Known()
@@ -133,11 +134,12 @@ def _demand_fast(
     of_run: dict[tuple[str, str], list[tuple[Case, Rung, NewCheck]]] = {}
     secrets = {name: tx.projects.secret(name) for name in {case.standing.project for case, _ in wanted}}
     for case, rung in wanted:
-        secret = secrets[case.standing.project]
-        check = plan_check(catalog, case.standing, rung, bodies[case.standing.pk], secret=secret)
-        if check.key in known.endings:
-            check = replace(check, ended=known.endings[check.key])
-        of_run.setdefault((case.standing.project, case.standing.run), []).append((case, rung, check))
+        standing = case.standing
+        check = known.plans.get((standing.id, rung.path, standing.subject))
+        if check is None:
+            secret = secrets[standing.project]
+            check = plan_check(catalog, standing, rung, bodies[standing.pk], secret=secret)
+        of_run.setdefault((standing.project, standing.run), []).append((case, rung, check))
     for (project, run), group in of_run.items():
         refs = tx.checks.ensure(project, run, [check for _, _, check in group])
         tx.demands.insert(
@@ -145,6 +147,7 @@ def _demand_fast(
         )
         for (case, rung, check), ref in zip(group, refs, strict=True):
             asked.note(case, rung, check, ref)
+    asked.grow(cases)
     return asked
 
 
@@ -162,6 +165,7 @@ class _Asked:
     outdated: set[int] = field(default_factory=set)
     woken: set[Tier] = field(default_factory=set)
     _waiting: set[int] = field(default_factory=set)
+    _views: dict[int, list[DemandView]] = field(default_factory=dict)
 
     def note(self, case: Case, rung: Rung, check: NewCheck, ref: CheckRef) -> None:
         """One check that was asked for."""
@@ -178,8 +182,15 @@ class _Asked:
             self.outdated.add(pk)  # a demand that waits has no primary key here, to withdraw it by
         if pk in self.outdated:
             self.answered.discard(pk)
-        view = view_of(check, ref, case.standing.run)
-        self.grown[pk] = with_demand(self.grown.get(pk, case), rung, view)
+        view = demand_on(rung, view_of(check, ref, case.standing.run))
+        self._views.setdefault(pk, []).append(view)
+
+    def grow(self, cases: Sequence[Case]) -> None:
+        """Add the new demands to their cases."""
+        for case in cases:
+            views = self._views.get(case.standing.pk)
+            if views:
+                self.grown[case.standing.pk] = with_demands(case, views)
 
 
 def _give_up(tx: Transaction, wanted: Sequence[tuple[Case, Rung]]) -> None:
@@ -234,7 +245,7 @@ def _mark(tx: Transaction, cases: Sequence[Case]) -> list[Case]:
         needs = _needs_decision(case)
         if needs != case.standing.needs_decision:
             changed[needs].append(case.standing.pk)
-            case = replace(case, standing=replace(case.standing, needs_decision=needs))
+            case = replace(case, standing=case.standing._replace(needs_decision=needs))
         marked.append(case)
     for needs, pks in changed.items():
         if pks:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 
 from verifier_service.domain.attempts import completion_of, job_of
 from verifier_service.domain.cases import Body, Case, NewTrajectory
-from verifier_service.domain.checks import CheckRef, CheckView, Claim, Completion, NewCheck
-from verifier_service.domain.climb import identified, missing, subject_of, view_of, with_demand
+from verifier_service.domain.checks import CheckRef, CheckView, Claim, Completion, DemandView, NewCheck
+from verifier_service.domain.climb import demand_on, identified, missing, subject_of, view_of, with_demands
 from verifier_service.domain.contents import body_of, new_trajectory, standing_of
 from verifier_service.domain.errors import InvalidInput, NotFound
 from verifier_service.domain.evidence import Cost, Tier
@@ -34,12 +34,15 @@ FIRST_S = 1.0  # until the first result: a cold child has to load its libraries
 NEXT_S = 0.25  # between results
 
 
+PlanKey = tuple[str, str, str]  # a trajectory's id, the path of a rung, the subject
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Foreseen:
-    """Rows by the position of their item in the batch, and how checks ended, by key."""
+    """Rows by the position of their item in the batch, and plans of checks: some have ended."""
 
     rows: Mapping[int, NewTrajectory] = field(default_factory=dict)
-    endings: Mapping[str, Completion] = field(default_factory=dict)
+    plans: Mapping[PlanKey, NewCheck] = field(default_factory=dict)
 
 
 NOTHING = Foreseen()
@@ -60,8 +63,8 @@ def promptly(harness: Harness, jobs: Sequence[Job]) -> Iterator[Done | Released]
 class Foresight:
     """The climb of one batch for one run: ``take_in``, then in rounds ``plan``, ``ask``, run, ``learn``.
 
-    ``items`` are the submissions by position. A run that is not open, or whose budget has a limit, is not
-    foreseen: its checks need a reservation first.
+    A run that is not open, or whose budget has a limit, is not foreseen: there, checks need a reservation
+    before they run.
     """
 
     def __init__(self, catalog: Catalog, tariff: Tariff, *, project: str, run: str, owner: str) -> None:
@@ -74,42 +77,41 @@ class Foresight:
         self._rows: dict[int, NewTrajectory] = {}
         self._bodies: dict[int, Body] = {}
         self._climbing: dict[int, Case] = {}
-        self._endings: dict[str, Completion] = {}
-        self._asked: dict[str, tuple[Claim, NewCheck]] = {}
         self._planned: list[tuple[int, Rung, NewCheck]] = []
-        self._waiting: list[tuple[int, Rung, str]] = []
+        self._found: Mapping[str, CheckView | None] = {}
+        self._asked: list[Claim] = []
+        self._endings: dict[str, Completion] = {}
+        self._plans: dict[PlanKey, NewCheck] = {}
 
     def take_in(
         self, tx: Transaction, defaults: RunSpec, items: Mapping[int, TrajectorySubmission]
     ) -> None:
-        """Make the rows and imagine their cases."""
-        versions: Mapping[str, int] = {}
-        limit = defaults.budgets.compute
-        try:
-            run = tx.runs.get(self._project, self._run)
-        except NotFound:
-            pass
-        else:
-            if run.state is not RunState.OPEN:
-                return
-            versions = run.ladder_versions
-            limit = next((one.limit for one in run.accounts if one.kind == "compute"), None)
-        if limit is not None:
+        """Make the rows of submissions, by position, and imagine their cases."""
+        versions = self._pins(tx, defaults)
+        if versions is None:
             return
         self._secret = tx.projects.secret(self._project)
-        ladders = {
-            name: self._ladder(tx, versions, name) for name in {one.ladder for one in items.values()}
-        }
+        names = {item.ladder for item in items.values()}
+        ladders = {name: self._ladder(tx, versions, name) for name in names}
         for position, item in items.items():
             ladder = ladders[item.ladder]
             if ladder is not None:
                 self._imagine(position, item, ladder)
-        stored = tx.trajectories.find(self._project, self._run, {row.id for row in self._rows.values()})
-        seen = set(stored)
+        ids = {row.id for row in self._rows.values()}
+        seen = set(tx.trajectories.find(self._project, self._run, ids))
         for position, row in self._rows.items():
             if row.id in seen:
                 del self._climbing[position]
             seen.add(row.id)
+
+    def _pins(self, tx: Transaction, defaults: RunSpec) -> Mapping[str, int] | None:
+        """Pinned versions of ladders, ``None`` where nothing is to be foreseen."""
+        try:
+            run = tx.runs.get(self._project, self._run)
+        except NotFound:
+            return {} if defaults.budgets.compute is None else None
+        bounded = any(one.limit is not None for one in run.accounts if one.kind == "compute")
+        return None if bounded or run.state is not RunState.OPEN else run.ladder_versions
 
     def _ladder(self, tx: Transaction, versions: Mapping[str, int], name: str) -> Ladder | None:
         version = versions.get(name)
@@ -132,46 +134,8 @@ class Foresight:
 
     def plan(self) -> bool:
         """Find the checks that the cases should have by now; false when there are none."""
-        self._asked, self._waiting = {}, []
         self._planned = [ask for position in tuple(self._climbing) for ask in self._plan(position)]
         return bool(self._planned)
-
-    def ask(self, tx: Transaction) -> list[Job]:
-        """What was planned, as jobs. Checks that somebody has asked for before are answered from the
-        store, or end the foresight of their case."""
-        keys = {check.key for _, _, check in self._planned} - self._endings.keys()
-        found = tx.checks.found(self._project, keys) if keys else {}
-        for position, rung, check in self._planned:
-            view = found.get(check.key)
-            if check.key in self._endings:
-                self._attach(position, rung, self._view(check, self._endings[check.key]))
-            elif view is not None:
-                self._attach(position, rung, view)
-            elif check.key in found:
-                self._climbing.pop(position, None)
-            else:
-                if check.key not in self._asked:
-                    self._asked[check.key] = (self._claim(check), check)
-                self._waiting.append((position, rung, check.key))
-        return [self._job(claim) for claim, _ in self._asked.values()]
-
-    def learn(self, results: Iterable[Done | Released]) -> None:
-        """Take the results in. What was released, or may be tried again, is left to the queue."""
-        asked = {str(claim.pk): claim for claim, _ in self._asked.values()}
-        for result in results:
-            claim = asked[result.id.partition(".")[0]]
-            end = completion_of(self._catalog, self._tariff, self._owner, claim, result)
-            if end.state in (CheckState.SUCCEEDED, CheckState.FAILED):
-                self._endings[claim.key] = replace(end, credits=min(end.credits, self._price(claim)))
-        for position, rung, key in self._waiting:
-            if key in self._endings:
-                self._attach(position, rung, self._view(self._asked[key][1], self._endings[key]))
-            else:
-                self._climbing.pop(position, None)
-
-    def foreseen(self) -> Foreseen:
-        """What is known by now."""
-        return Foreseen(rows=self._rows, endings=self._endings)
 
     def _plan(self, position: int) -> list[tuple[int, Rung, NewCheck]]:
         case = self._climbing[position]
@@ -196,18 +160,54 @@ class Foresight:
             info.tier is Tier.FAST and not info.external and self._catalog.availability(info.name) is None
         )
 
-    def _attach(self, position: int, rung: Rung, view: CheckView) -> None:
-        case = self._climbing.get(position)
-        if case is not None:
-            self._climbing[position] = with_demand(case, rung, view)
+    def ask(self, tx: Transaction) -> list[Job]:
+        """What was planned and nobody has asked for before, as jobs."""
+        new = {check.key: check for _, _, check in self._planned if check.key not in self._endings}
+        self._found = tx.checks.found(self._project, new.keys()) if new else {}
+        unknown = [check for key, check in new.items() if key not in self._found]
+        self._asked = [self._claim(number, check) for number, check in enumerate(unknown)]
+        return [
+            job_of(self._catalog, self._tariff, claim, self._price(claim), cut=False)
+            for claim in self._asked
+        ]
 
-    def _view(self, check: NewCheck, end: Completion) -> CheckView:
-        ref = CheckRef(pk=0, key=check.key, state=end.state, created=True)
-        return view_of(replace(check, ended=end), ref, self._run)
+    def learn(self, results: Iterable[Done | Released]) -> None:
+        """Take the results in. A case goes on where all that it asked for was answered, by them or by the
+        store; the others, and what may be tried again, are left to the queue."""
+        for result in results:
+            claim = self._asked[int(result.id.partition(".")[0])]
+            end = completion_of(self._catalog, self._tariff, self._owner, claim, result)
+            if end.state in (CheckState.SUCCEEDED, CheckState.FAILED):
+                self._endings[claim.key] = replace(end, credits=min(end.credits, self._price(claim)))
+        views: dict[int, list[DemandView]] = {}
+        open_cases: set[int] = set()
+        for position, rung, plan in self._planned:
+            check = plan._replace(ended=self._endings.get(plan.key))
+            standing = self._climbing[position].standing
+            self._plans[standing.id, rung.path, standing.subject] = check
+            view = self._view(check)
+            if view is None:
+                open_cases.add(position)
+            else:
+                views.setdefault(position, []).append(demand_on(rung, view))
+        for position in open_cases:
+            del self._climbing[position]
+        for position, case in self._climbing.items():
+            self._climbing[position] = with_demands(case, views[position])
 
-    def _claim(self, check: NewCheck) -> Claim:
+    def _view(self, check: NewCheck) -> CheckView | None:
+        if check.ended is None:
+            return self._found.get(check.key)
+        ref = CheckRef(pk=0, key=check.key, state=check.ended.state, created=True)
+        return view_of(check, ref, self._run)
+
+    def foreseen(self) -> Foreseen:
+        """What is known by now."""
+        return Foreseen(rows=self._rows, plans=self._plans)
+
+    def _claim(self, number: int, check: NewCheck) -> Claim:
         return Claim(
-            pk=len(self._asked),
+            pk=number,
             key=check.key,
             project=self._project,
             verifier=check.verifier,
@@ -222,9 +222,6 @@ class Foresight:
             payer=self._run,
             external=False,
         )
-
-    def _job(self, claim: Claim) -> Job:
-        return job_of(self._catalog, self._tariff, claim, self._price(claim), cut=False)
 
     def _price(self, claim: Claim) -> float:
         """What the ledger would have reserved: the most that the attempt may be charged."""

@@ -11,6 +11,7 @@ from verifier_service.domain.cases import Body, NewTrajectory, Standing
 from verifier_service.domain.contents import body_of, new_trajectory
 from verifier_service.domain.digests import digest
 from verifier_service.domain.errors import Conflict, InvalidInput, NotFound
+from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ladders import Ladder
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.store import Transaction
@@ -34,11 +35,13 @@ class ItemResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Intake:
-    """Results in input order, the bodies of new rows by pk, and the feed position before them."""
+    """Results in input order, the bodies of new rows by pk, the feed position before them, and the tiers
+    that have work from them."""
 
     results: tuple[ItemResult, ...]
     created: dict[int, Body]
     cursor: int
+    woken: frozenset[Tier] = frozenset()
 
 
 @dataclass(slots=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields
 from datetime import UTC, datetime
+from operator import attrgetter
 
 from verifier_service.domain.cases import Case
 from verifier_service.domain.digests import digest
-from verifier_service.domain.evidence import Cost, Tier
+from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ports.policy import Beliefs
 from verifier_service.domain.ports.runs import StandingUpdate
 from verifier_service.domain.ports.store import Transaction
@@ -57,7 +58,10 @@ def settle(
 def fingerprint(case: Case, draft: Draft) -> str:
     """What makes a revision: everything but the cost; and that the trajectory has ended."""
     ended = "finished" if case.standing.finished else "growing"
-    return digest("draft", ended, repr(replace(draft, cost=Cost(), credits=0.0)))
+    return digest("draft", ended, repr(_marking(draft)))
+
+
+_marking = attrgetter(*(part.name for part in fields(Draft) if part.name not in ("cost", "credits")))
 
 
 def _is_settled(case: Case, draft: Draft) -> bool:
