@@ -34,7 +34,7 @@ HOT: dict[str, Callable[[Transaction], object]] = {
     "feed": lambda tx: tx.rewards.feed(PROJECT, RUN, 0, 10),
     "latest": lambda tx: tx.rewards.latest(PROJECT, RUN, ["a", "b"]),
 }
-SMALL = ("SCAN runs", "SCAN CONSTANT", "SCAN anon_")
+SMALL = ("SCAN runs", "SCAN CONSTANT", "SCAN anon_", "SCAN json_each")
 PARTIAL = (
     "ix_checks_ready",
     "ix_checks_lease",

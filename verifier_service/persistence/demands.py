@@ -59,6 +59,8 @@ class SqlDemands:
         return ordered([row.check_pk for row in rows if row.check_pk is not None])
 
     def satisfy(self, checks: Collection[int]) -> list[int]:
+        if not checks:
+            return []
         these = (
             select(_demands.c.pk, _demands.c.trajectory)
             .join(_checks, _checks.c.pk == _demands.c.check_pk)
@@ -123,6 +125,8 @@ class SqlDemands:
         return [row.pk for row in self._db.all(found.order_by(trajectory).limit(limit))]
 
     def _live(self, checks: Collection[int]) -> set[int]:
+        if not checks:
+            return set()
         found = select(_checks.c.pk).where(self._db.among(_checks.c.pk, ordered(checks)))
         return {row.pk for row in self._db.all(found.where(_checks.c.state.in_(_live_values())))}
 

@@ -78,9 +78,9 @@ class SqlRuns:
         return self.get(project, run)
 
     def share(self, project: str, run: str) -> Run:
-        row = select(_runs.c.pk).where(_runs.c.project == project, _runs.c.id == run)
-        if self._db.first(row.with_for_update(read=True) if self._db.postgres else row) is None:
-            raise no_run(run)
+        if self._db.postgres:
+            row = select(_runs.c.pk).where(_runs.c.project == project, _runs.c.id == run)
+            self._db.run(row.with_for_update(read=True))
         return self.get(project, run)
 
     def set_state(self, project: str, run: str, state: RunState) -> None:

@@ -28,6 +28,7 @@ class SqlProjects:
 
     def __init__(self, database: Database) -> None:
         self._db = database
+        self._secrets: dict[str, str] = {}
 
     def ensure(self, name: str) -> bool:
         values = {"name": name, "secret": secrets.token_hex(_SECRET_BYTES), "created_at": clock()}
@@ -35,10 +36,13 @@ class SqlProjects:
         return self._db.first(created.returning(tables.projects.c.name)) is not None
 
     def secret(self, name: str) -> str:
-        row = self._db.first(select(tables.projects.c.secret).where(tables.projects.c.name == name))
-        if row is None:
-            raise NotFound("project_not_found", f"no project {name!r}")
-        return str(row.secret)
+        known = self._secrets.get(name)
+        if known is None:
+            row = self._db.first(select(tables.projects.c.secret).where(tables.projects.c.name == name))
+            if row is None:
+                raise NotFound("project_not_found", f"no project {name!r}")
+            known = self._secrets[name] = str(row.secret)
+        return known
 
     def names(self) -> tuple[str, ...]:
         return tuple(

@@ -49,6 +49,8 @@ class SqlTrajectories:
         return inserted
 
     def find(self, project: str, run: str, ids: Collection[str]) -> dict[str, Standing]:
+        if not ids:
+            return {}
         found = _standings().where(_cases.c.run == run_key(project, run), self._db.among(_cases.c.id, ids))
         return {row.id: _standing(row) for row in self._db.all(found)}
 

@@ -70,8 +70,11 @@ def submit(
     content: ``conflict``. An item without id is named by its content and repeats are counted.
     A closed run knows what it has taken and refuses the rest; raises ``Conflict`` when that is all.
     """
-    tx.runs.ensure(project, run, defaults, seed_of(project, run))
-    stored = tx.runs.share(project, run)
+    try:
+        stored = tx.runs.share(project, run)
+    except NotFound:
+        tx.runs.ensure(project, run, defaults, seed_of(project, run))
+        stored = tx.runs.share(project, run)
     ladders: dict[str, Ladder | InvalidInput] = {}
     secret = tx.projects.secret(project)
     slots = [
