@@ -110,8 +110,11 @@ class Service:
         project: str,
         run: str,
         items: Mapping[int, TrajectorySubmission],
+        until: float,
     ) -> foresee.Foreseen:
-        """Run the fast checks of items, by position, that are about to be submitted."""
+        """Run the fast checks of items, by position, that are about to be submitted, as far as that goes
+        before ``until`` on the monotonic clock."""
+        attempt = foresee.Attempt(harness, until)
         sight = foresee.Foresight(self.catalog, self.tariff, project=project, run=run, owner=owner)
         with self.store.read() as tx:
             sight.take_in(tx, self.defaults, items)
@@ -120,8 +123,8 @@ class Service:
                 break
             with self.store.read() as tx:
                 jobs = sight.ask(tx)
-            sight.learn(foresee.promptly(harness, jobs))
-        return sight.foreseen()
+            sight.learn(attempt.results(jobs))
+        return sight.foreseen(attempt)
 
     def submit(
         self, project: str, run: str, items: Sequence[TrajectorySubmission | InvalidInput]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import permutations
 from pathlib import Path
@@ -20,6 +23,7 @@ from tiers.catalog import VerifierCatalog
 from tiers.catalog_sources import Sources
 from tiers.harness import ProcessHarness
 from tiers.harness_options import HarnessOptions
+from verifier_service.api.gather import Gatherer
 from verifier_service.domain.errors import InvalidInput
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.rewards import RewardCode
@@ -106,7 +110,8 @@ def parsed(items: list[Any]) -> list[TrajectorySubmission | InvalidInput]:
 
 def foresee(story: Story, run: str, items: list[Any]) -> Foreseen:
     sound = {at: item for at, item in enumerate(items) if isinstance(item, TrajectorySubmission)}
-    return story.service.foresee(story.workers[0]._harness, "intake", PROJECT, run, sound)
+    until = time.monotonic() + 60.0
+    return story.service.foresee(story.workers[0]._harness, "intake", PROJECT, run, sound, until)
 
 
 def commit(story: Story, run: str, items: list[Any], foreseen: Foreseen) -> Intake:
@@ -258,8 +263,44 @@ def test_an_item_that_does_not_end_is_left_to_the_queue(told: Story) -> None:
     ended = {name for (name, _, _), plan in seen.plans.items() if plan.ended is not None}
     assert {"t0", "t1", "t2", "t3"} <= ended
     assert "slow" not in ended
+    assert seen.gave_up
     taken = commit(told, "r", batch, seen)
     assert Tier.FAST in taken.woken
     told.fast()
     assert [told.latest("r", str(item["id"])).reward for item in items] == [1.0] * 9
     assert all(row["attempt"] == 1 for row in rows(told, "checks")), "nobody was blamed"
+
+
+def gathered(story: Story, harness: Any, *requests: tuple[str, list[Any], bool]) -> list[Intake]:
+    """Submit all at once through a gatherer with foresight."""
+
+    async def go() -> list[Intake]:
+        gatherer = Gatherer(replace(story.service, quick_harness=lambda: harness), foresight=True)
+        calls = [gatherer.submit(PROJECT, run, items, eager=eager) for run, items, eager in requests]
+        return await asyncio.gather(*calls)
+
+    return asyncio.run(go())
+
+
+def test_who_waits_is_answered_with_the_reward_and_who_does_not_is_answered_at_once(
+    told: Story, children: ProcessHarness
+) -> None:
+    waits, goes = parsed(BATCH[:2]), parsed([BATCH[1] | {"id": "queued", "answer": "CCF", "turns": []}])
+    outcomes = gathered(
+        told, children, ("r1", waits[:1], True), ("r1", goes, False), ("r1", waits[1:], True)
+    )
+    assert [one.results[0].status for one in outcomes] == ["accepted"] * 3
+    assert told.latest("r1", "right").reward == told.latest("r1", "respelt").reward
+    assert told.standing("r1", "queued").status is None
+    assert [bool(one.woken) for one in outcomes] == [False, True, False]
+
+
+def test_when_foresight_fails_the_queue_does_the_work(told: Story) -> None:
+    class Broken:
+        def run(self, jobs: Collection[object], *_: object) -> Iterator[object]:
+            raise OSError("by hand")
+
+    [taken] = gathered(told, Broken(), ("r", parsed(BATCH[:1]), True))
+    assert taken.results[0].status == "accepted"
+    told.fast()
+    assert told.latest("r", "right").status is RewardStatus.FINAL

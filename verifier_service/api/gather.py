@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 MAX_REQUESTS = 256
 MAX_ITEMS = 1_024
 OWNER = "intake"
+FORESIGHT_S = 1.0
+REST_S = 2.0  # after an item that did not end: where there is one there are more, and a child has to start
 
 T = TypeVar("T")
 Sight: TypeAlias = Mapping[tuple[str, str], Foreseen]
@@ -63,6 +66,7 @@ class Gatherer:
         self._task: asyncio.Task[None] | None = None
         self._lane: anyio.CapacityLimiter | None = None
         self._harness = service.quick_harness() if foresight else None
+        self._rests_until = 0.0
 
     async def submit(self, project: str, run: str, items: Sequence[Item], *, eager: bool = False) -> Intake:
         """Store the items and ask for their fast checks; ``eager`` when somebody waits for their rewards.
@@ -117,15 +121,21 @@ class Gatherer:
         """In a thread: how the fast checks of these requests end, as far as that can be said at once."""
         harness = self._harness
         found: dict[tuple[str, str], Foreseen] = {}
-        if harness is None:
+        if harness is None or time.monotonic() < self._rests_until:
             return found
+        until = time.monotonic() + FORESIGHT_S
         for (project, run), group in groupby(together, key=lambda request: request.key):
             items = [item for request in group for item in request.items]
             sound = {at: item for at, item in enumerate(items) if isinstance(item, TrajectorySubmission)}
             try:
-                found[project, run] = self._service.foresee(harness, OWNER, project, run, sound)
+                seen = self._service.foresee(harness, OWNER, project, run, sound, until)
             except Exception:
                 log.exception("the fast checks of a submission are left to the queue")
+                continue
+            found[project, run] = seen
+            if seen.gave_up:
+                self._rests_until = time.monotonic() + REST_S
+                break
         return found
 
     def _next(self) -> list[_Request]:

@@ -32,6 +32,7 @@ from verifier_service.domain.trajectories import TrajectorySubmission
 ROUNDS = 2  # identify, then the ladder
 FIRST_S = 1.0  # until the first result: a cold child has to load its libraries
 NEXT_S = 0.25  # between results
+SLICE_S = 0.2  # what is asked of the child at once, by the verifiers' own estimate
 
 
 PlanKey = tuple[str, str, str]  # a trajectory's id, the path of a rung, the subject
@@ -39,25 +40,43 @@ PlanKey = tuple[str, str, str]  # a trajectory's id, the path of a rung, the sub
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Foreseen:
-    """Rows by the position of their item in the batch, and plans of checks: some have ended."""
+    """Rows by the position of their item in the batch, and plans of checks: some have ended.
+
+    ``gave_up`` when an item did not end in time: its child is gone.
+    """
 
     rows: Mapping[int, NewTrajectory] = field(default_factory=dict)
     plans: Mapping[PlanKey, NewCheck] = field(default_factory=dict)
+    gave_up: bool = False
 
 
 NOTHING = Foreseen()
 
 
-def promptly(harness: Harness, jobs: Sequence[Job]) -> Iterator[Done | Released]:
-    """Run jobs as long as results keep coming: a batch must not wait for an item that does not end."""
-    if not jobs:
-        return
-    left = {job.id for job in jobs}
-    until = [time.monotonic() + FIRST_S]
-    for result in harness.run(jobs, lambda: left if time.monotonic() > until[0] else ()):
-        until[0] = time.monotonic() + NEXT_S
-        left.discard(result.id)
-        yield result
+class Attempt:
+    """Jobs run as long as results keep coming: a batch must not wait for an item that does not end, nor for
+    long at all. Between slices nothing is executing, so that to stop there hurts nobody."""
+
+    def __init__(self, harness: Harness, until: float) -> None:
+        self._harness = harness
+        self._until = until
+        self.gave_up = False
+
+    def results(self, slices: Iterable[Sequence[Job]]) -> Iterator[Done | Released]:
+        """What came of the jobs, as far as they were run."""
+        for jobs in slices:
+            if self.gave_up or time.monotonic() > self._until:
+                return
+            yield from self._slice(jobs)
+
+    def _slice(self, jobs: Sequence[Job]) -> Iterator[Done | Released]:
+        left = {job.id for job in jobs}
+        patience = [time.monotonic() + FIRST_S]
+        for result in self._harness.run(jobs, lambda: left if time.monotonic() > patience[0] else ()):
+            patience[0] = time.monotonic() + NEXT_S
+            left.discard(result.id)
+            self.gave_up |= isinstance(result, Released)
+            yield result
 
 
 class Foresight:
@@ -160,16 +179,22 @@ class Foresight:
             info.tier is Tier.FAST and not info.external and self._catalog.availability(info.name) is None
         )
 
-    def ask(self, tx: Transaction) -> list[Job]:
-        """What was planned and nobody has asked for before, as jobs."""
+    def ask(self, tx: Transaction) -> Iterator[list[Job]]:
+        """What was planned and nobody has asked for before, as jobs, in slices of one verifier each."""
         new = {check.key: check for _, _, check in self._planned if check.key not in self._endings}
         self._found = tx.checks.found(self._project, new.keys()) if new else {}
         unknown = [check for key, check in new.items() if key not in self._found]
         self._asked = [self._claim(number, check) for number, check in enumerate(unknown)]
-        return [
-            job_of(self._catalog, self._tariff, claim, self._price(claim), cut=False)
-            for claim in self._asked
-        ]
+        of_verifier: dict[str, list[Job]] = {}
+        for claim in self._asked:
+            job = job_of(self._catalog, self._tariff, claim, self._price(claim), cut=False)
+            of_verifier.setdefault(claim.verifier, []).append(job)
+        return self._slices(of_verifier)
+
+    def _slices(self, of_verifier: Mapping[str, list[Job]]) -> Iterator[list[Job]]:
+        for name, jobs in of_verifier.items():
+            size = 1 + int(SLICE_S / max(1e-6, self._catalog.verifier(name).typical_cpu_s))
+            yield from (jobs[at : at + size] for at in range(0, len(jobs), size))
 
     def learn(self, results: Iterable[Done | Released]) -> None:
         """Take the results in. A case goes on where all that it asked for was answered, by them or by the
@@ -201,9 +226,9 @@ class Foresight:
         ref = CheckRef(pk=0, key=check.key, state=check.ended.state, created=True)
         return view_of(check, ref, self._run)
 
-    def foreseen(self) -> Foreseen:
+    def foreseen(self, attempt: Attempt) -> Foreseen:
         """What is known by now."""
-        return Foreseen(rows=self._rows, plans=self._plans)
+        return Foreseen(rows=self._rows, plans=self._plans, gave_up=attempt.gave_up)
 
     def _claim(self, number: int, check: NewCheck) -> Claim:
         return Claim(
