@@ -17,6 +17,7 @@ SHIPPED: Mapping[str, str] = MappingProxyType(
         "molecule.identify": "tiers.fast.molecule_identify:MoleculeIdentify",
         "molecule.plausibility": "tiers.fast.molecule_plausibility:MoleculePlausibility",
         "molecule.identity": "tiers.fast.molecule_identity:MoleculeIdentity",
+        "code.tests": "tiers.fast.code_tests:CodeTests",
         "schema.answer": "tiers.fast.schema_answer:SchemaAnswer",
         "turns.tool_calls": "tiers.fast.turns_tool_calls:TurnsToolCalls",
         "turns.errors": "tiers.fast.turns_errors:TurnsErrors",
