@@ -82,7 +82,17 @@ def test_every_example_ends_as_it_says(runner: CliRunner, name: str, tmp_path: P
 
 
 def test_there_is_an_example_for_every_fast_ladder() -> None:
-    assert "structured" in WITH_EXPECTATIONS
+    assert {"code", "structured"} <= set(WITH_EXPECTATIONS)
+
+
+def test_tests_of_a_program_are_shown_one_by_one(runner: CliRunner) -> None:
+    tests = [{"id": "good", "stdin": "1\n", "stdout": "1"}, {"id": "bad", "stdin": "2\n", "stdout": "77"}]
+    item = {"answer": "print(input())", "problem": {"reference": {"tests": tests}}}
+    shown = run(runner, "code", "-", text=lines(item)).stdout
+    rows = [line.split() for line in shown.splitlines() if line.strip().startswith(("id", "good", "bad"))]
+    assert [row[:2] for row in rows] == [["id", "result"], ["good", "passed"], ["bad", "wrong_answer"]]
+    assert "77" not in shown
+    assert max(len(line) for line in shown.splitlines()) <= 80
 
 
 def test_it_explains_itself_in_80_columns(runner: CliRunner) -> None:

@@ -166,7 +166,7 @@ def _show_artifact(screen: Console, artifact: JsonObject) -> None:
             _show_rows(screen, name, [row for row in value if isinstance(row, dict)])
         else:
             rest[name] = value
-    if rest:
+    if rest.keys() - {"kind"}:
         _field(screen, "  artifact", ", ".join(f"{name}: {_cell(value)}" for name, value in rest.items()))
 
 
@@ -198,9 +198,9 @@ def _text(value: JsonValue) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     if text == "":
         return "an empty text"
-    lines = text[:TEXT_CHARS].split("\n")
+    lines = text[:TEXT_CHARS].rstrip("\n").split("\n")
     kept = "\n".join(lines[:TEXT_LINES])
-    left = len(text) - len(kept)
+    left = len(text.rstrip("\n")) - len(kept)
     return kept if left <= 0 else f"{kept}\n… {left:,} characters more (see --json)"
 
 
