@@ -123,7 +123,9 @@ def _same_set(found: list[Any], expected: list[Any], tolerance: float | None, de
         return False
     if len(found) > PAIRED:
         return all(type(each) in (str, int) for each in expected) and set(found) == set(expected)
-    return all(any(same_value(each, want, tolerance, depth + 1) for each in found) for want in expected)
+    return all(
+        any(same_value(each, want, tolerance, depth + 1) for each in found) for want in expected
+    ) and all(any(same_value(each, want, tolerance, depth + 1) for want in expected) for each in found)
 
 
 def _same_object(found: Any, expected: Any, tolerance: float | None, depth: int) -> bool:
