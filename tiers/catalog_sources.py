@@ -19,6 +19,7 @@ SHIPPED: Mapping[str, str] = MappingProxyType(
         "molecule.identity": "tiers.fast.molecule_identity:MoleculeIdentity",
         "code.tests": "tiers.fast.code_tests:CodeTests",
         "schema.answer": "tiers.fast.schema_answer:SchemaAnswer",
+        "math.answer": "tiers.fast.math_answer:MathAnswer",
         "turns.tool_calls": "tiers.fast.turns_tool_calls:TurnsToolCalls",
         "turns.errors": "tiers.fast.turns_errors:TurnsErrors",
         "xtb.gap": "tiers.simulation.xtb_gap:XtbGap",
