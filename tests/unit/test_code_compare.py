@@ -180,14 +180,25 @@ def test_the_standard_library_s_containers_are_data() -> None:
     assert carried(fractions.Fraction(-1, 3)) == fractions.Fraction(-1, 3)
 
 
-scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=9)
+    | st.binary(max_size=9)
+)
 hashable = st.deferred(
-    lambda: st.recursive(scalars, lambda inner: st.tuples(inner, inner) | st.frozensets(inner, max_size=3))
+    lambda: st.recursive(
+        scalars, lambda inner: st.tuples(inner, inner) | st.frozensets(inner, max_size=3), max_leaves=5
+    )
 )
 values = st.deferred(
     lambda: st.recursive(
         hashable | st.complex_numbers(allow_nan=False) | st.sets(st.integers()),
-        lambda inner: st.lists(inner) | st.tuples(inner) | st.dictionaries(hashable, inner),
+        lambda inner: (
+            st.lists(inner, max_size=4) | st.tuples(inner) | st.dictionaries(hashable, inner, max_size=4)
+        ),
         max_leaves=20,
     )
 )
