@@ -82,7 +82,7 @@ def test_every_example_ends_as_it_says(runner: CliRunner, name: str, tmp_path: P
 
 
 def test_there_is_an_example_for_every_fast_ladder() -> None:
-    assert {"code", "structured"} <= set(WITH_EXPECTATIONS)
+    assert {"code", "math", "structured"} <= set(WITH_EXPECTATIONS)
 
 
 def test_tests_of_a_program_are_shown_one_by_one(runner: CliRunner) -> None:
