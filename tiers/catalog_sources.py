@@ -38,7 +38,7 @@ class Sources:
     """Names and import paths (``module:Class``) of every declared verifier.
 
     Nothing shipped is imported before ``load``, so that a child imports only what it runs. ``plugins``
-    are modules with a tuple ``VERIFIERS`` of classes. Raises ``BrokenPlugin`` for a plugin module that
+    are modules with a tuple ``VERIFIERS`` of classes, or paths of single classes. Raises ``BrokenPlugin`` for a plugin module that
     cannot be imported and for a name declared twice.
     """
 
@@ -67,24 +67,32 @@ class Sources:
         not a verifier, or declares another name than the one it is listed under.
         """
         path = self._paths[name]
-        module, _, attribute = path.partition(":")
         try:
-            loaded = getattr(import_module(module), attribute)
-            verifier = loaded()
-        except Exception as error:
-            raise BrokenPlugin(
-                f"verifier {name} ({path}) cannot be loaded: {type(error).__name__}: {error}"
-            ) from error
-        if not isinstance(verifier, Verifier):
-            raise BrokenPlugin(f"verifier {name} ({path}) is not a subclass of Verifier")
+            verifier = load_path(path)
+        except BrokenPlugin as error:
+            raise BrokenPlugin(f"verifier {name} ({path}) {error}") from error
         if verifier.info.name != name:
             raise BrokenPlugin(f"verifier {name} ({path}) calls itself {verifier.info.name}")
         return verifier
 
     def _declare(self, name: str, path: str) -> None:
+        if self._paths.get(name) == path:
+            return
         if name in self._paths:
             raise BrokenPlugin(f"verifier {name} is declared by {self._paths[name]} and by {path}")
         self._paths[name] = path
+
+
+def load_path(path: str) -> Verifier:
+    """Import and instantiate the class at ``module:Class``. Raises ``BrokenPlugin`` without naming it."""
+    module, _, attribute = path.partition(":")
+    try:
+        verifier = getattr(import_module(module), attribute)()
+    except Exception as error:
+        raise BrokenPlugin(f"cannot be loaded: {type(error).__name__}: {error}") from error
+    if not isinstance(verifier, Verifier):
+        raise BrokenPlugin("is not a subclass of Verifier")
+    return verifier
 
 
 def _installed() -> Iterator[tuple[str, str]]:
@@ -93,6 +101,12 @@ def _installed() -> Iterator[tuple[str, str]]:
 
 
 def _module_verifiers(module: str) -> Iterator[tuple[str, str]]:
+    if ":" in module:
+        try:
+            yield load_path(module).info.name, module
+        except BrokenPlugin as error:
+            raise BrokenPlugin(f"plugin {module} {error}") from error
+        return
     try:
         classes = tuple(import_module(module).VERIFIERS)
     except Exception as error:

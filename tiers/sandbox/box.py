@@ -5,6 +5,7 @@ from __future__ import annotations
 import marshal
 import os
 import select
+import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -137,15 +138,12 @@ class Box:
         return self._results
 
     def close(self) -> None:
-        """Kill everything inside and reap it."""
-        with suppress(psutil.Error):
-            strays = list(descendants(self._leader))
-            self._process.kill()
-            for process in strays:
-                with suppress(psutil.Error):
-                    process.kill()
-        self._process.kill()
-        self._process.wait()
+        """Kill everything inside, and return when it is gone."""
+        if self._process.returncode is None:
+            with _Ends(descendants(self._leader)) as ends:
+                self._process.kill()
+                self._process.wait()
+                ends.kill_and_wait()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with suppress(OSError):
@@ -271,6 +269,34 @@ class Box:
                     return False
                 self._buffer += part
         return True
+
+
+class _Ends:
+    """The ends of processes, held by descriptor: a number could be another process by now."""
+
+    def __init__(self, processes: Iterator[psutil.Process]) -> None:
+        self._open: list[int] = []
+        for process in processes:
+            with suppress(OSError):
+                self._open.append(os.pidfd_open(process.pid))
+
+    def __enter__(self) -> _Ends:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        for end in self._open:
+            os.close(end)
+
+    def kill_and_wait(self) -> None:
+        """Kill them all, and wait until the last one has gone."""
+        for end in self._open:
+            with suppress(OSError):
+                signal.pidfd_send_signal(end, signal.SIGKILL)
+        until = time.monotonic() + START_S
+        for end in self._open:
+            poll = select.poll()
+            poll.register(end, select.POLLIN)
+            poll.poll(max(0.0, until - time.monotonic()) * 1000)
 
 
 class Limits(NamedTuple):

@@ -14,7 +14,7 @@ import shutil
 import sys
 from pathlib import Path
 
-_UID_BASE = 1_879_048_192
+UID_BASE = 1_879_048_192
 SCRATCH_MB = 64
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -54,7 +54,7 @@ def own_uid() -> int:
     """A user id for one sandbox when this process is root, else -1 (the user namespace is enough)."""
     if os.geteuid() != 0:
         return -1
-    return _UID_BASE + secrets.randbits(24)
+    return UID_BASE + secrets.randbits(24)
 
 
 def command(bwrap: str, filter_descriptor: int, *, proc: bool = False) -> list[str]:
