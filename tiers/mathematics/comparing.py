@@ -80,7 +80,7 @@ def _value(node: Node) -> Node:
 def _simplified(node: Node) -> Node:
     if isinstance(node, Braces | Listing):
         items = _flat(node.items)
-        if len(items) == 1 and isinstance(node, Braces):
+        if len(items) == 1 and isinstance(node, Braces) and not isinstance(items[0], NamedSet | Braces):
             return _simplified(items[0])
         return Braces(items) if isinstance(node, Braces) else Listing(items, node.word)
     return node
@@ -236,9 +236,9 @@ def _collections(gold: Node, answer: Node, rules: Rules) -> Match:
     plain = replace(rules, kind=None)
     for one, two in ((gold, answer), (answer, gold)):
         if isinstance(one, Listing) and isinstance(two, Brackets) and two.opening in ("(", "[", "<"):
-            if len(one.items) != len(two.items):
-                return EXACT_NO
             named = _by_name(one.items)
+            if len(one.items) != len(two.items) or not _may_be_tuple(one, named, rules):
+                return EXACT_NO
             pairs = (
                 zip(named, two.items, strict=True) if one is gold else zip(two.items, named, strict=True)
             )
@@ -257,6 +257,17 @@ def _collections(gold: Node, answer: Node, rules: Rules) -> Match:
     if isinstance(gold, Braces) or (isinstance(answer, Braces) and rules.kind == "set"):
         wanted, given = _distinct(wanted, plain), _distinct(given, plain)
     return _matched(wanted, given, plain)
+
+
+def _may_be_tuple(listing: Listing, named: Sequence[Node], rules: Rules) -> bool:
+    """Whether a list without brackets can be the tuple beside it.
+
+    Two members could as well be the ends of an interval or the elements of a set: then the type must
+    be declared, or the members named (``x = 1, y = 2``).
+    """
+    if listing.word != "," and rules.kind not in ("tuple", "point"):
+        return named is not listing.items
+    return len(listing.items) > 2 or named is not listing.items or rules.kind in ("tuple", "point")
 
 
 def _bare(node: Node) -> Node:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from tiers.mathematics.forms import Form, difference_is_zero, inverse, times
+from tiers.mathematics.forms import ONE as FORM_ONE
+from tiers.mathematics.forms import Form, decisive, difference_is_zero, inverse, times
 from tiers.mathematics.nodes import (
     Const,
     Node,
@@ -23,6 +24,7 @@ from tiers.mathematics.nodes import (
     Sum,
     absolute,
     fingerprint,
+    is_scalar,
     negative,
     symbols,
     walk,
@@ -35,6 +37,8 @@ DEFAULT_TOLERANCE = 1e-6
 ATTEMPTS = 14
 ENOUGH_POINTS = 6
 MIN_POINTS = 3
+FIRST_PRECISION = 320  # bits
+MAX_EFFORT = 3_000_000  # bits times nodes of one evaluation
 _SYMBOLIC_CODES = ("too_large",)
 
 
@@ -90,6 +94,18 @@ def same(gold: Node, answer: Node, tolerance: float = DEFAULT_TOLERANCE) -> Matc
     return _constants(gold, answer, tolerance)
 
 
+def require_workable(node: Node) -> None:
+    """Raises ``Refusal`` for a constant that answers could only be compared with by its spelling."""
+    if not is_scalar(node) or isinstance(node, Num | Const) or symbols(node):
+        return
+    form = _form(node)
+    if form is None or (form.bottom is not FORM_ONE or not decisive(form.top)):
+        try:
+            Evaluator(FIRST_PRECISION, {}, real=False).value(node)
+        except NotReal as error:
+            raise Refusal("undefined", "a value that is not defined") from error
+
+
 def _reference_form(gold: Node) -> Form | None:
     try:
         return normal(gold)
@@ -129,11 +145,8 @@ def _rationals(
     if (gold_decimal and (answer_decimal or not _terminates(answer))) or (
         answer_decimal and not _terminates(gold)
     ):
-        return Match(
-            abs(gold - answer)
-            <= Fraction(tolerance) * max(Fraction(absolute(gold)), Fraction(absolute(answer))),
-            "tolerance",
-        )
+        largest = Fraction(max(absolute(gold), absolute(answer), key=Fraction))
+        return Match(absolute(gold - answer) <= Fraction(tolerance) * largest, "tolerance")
     return EXACT_NO
 
 
@@ -152,44 +165,46 @@ def _terminates(value: Rational) -> bool:
 def _constants(gold: Node, answer: Node, tolerance: float) -> Match:
     if _decimal(gold) or _decimal(answer):
         evaluate = Evaluator(256, {}, real=False)
-        wanted = _at(evaluate, gold, reference=True)
-        given = _at(evaluate, answer, reference=False)
+        wanted, given = _both(evaluate, gold, answer)
         return Match(bool(abs(wanted - given) <= tolerance * max(abs(wanted), abs(given))), "tolerance")
     separation = Separation()
     bounds = separation.bound(Sum((gold, negative(answer))))
     needed = None
     if bounds is not None:
         needed = (separation.total_degree() - 1) * max(bounds[0], 0) + max(bounds[1], 0)
-    precision = 192 + 2 * height(gold, answer)
-    while True:
-        if precision > MAX_PRECISION:
-            raise Refusal("undecided", "equal to all digits that are worked out, and no proof")
-        differ, weight, top = _differ(gold, answer, precision, {}, real=False)
-        if differ:
-            return EXACT_NO
-        exact = needed is not None and needed + top + 2 * SPARE <= MAX_PRECISION
-        wanted_bits = needed + 2 * SPARE if exact and needed is not None else 256
-        wanted_bits = int(wanted_bits) + (weight if exact else 3 * (weight + height(gold, answer)))
-        if precision >= wanted_bits:
-            return Match(True, "exact" if exact else "precision")
-        precision = wanted_bits
+    return Match(*_agree(gold, answer, {}, real=False, needed=needed))
 
 
-def _differ(
-    gold: Node, answer: Node, precision: int, values: Mapping[str, Rational], *, real: bool
-) -> tuple[bool, int, int]:
-    """Whether the values are certainly apart; the weight and the largest magnitude of all parts."""
+def _agree(
+    gold: Node, answer: Node, values: Mapping[str, Rational], *, real: bool, needed: float | None = None
+) -> tuple[bool, str]:
+    """Whether two values agree, and how that was decided.
+
+    Apart is said at a low precision already; agreement only beyond the separation bound (``needed``
+    bits, if there is one) or beyond everything written.
+    """
+    precision, size = FIRST_PRECISION, height(gold, answer)
     while True:
         evaluate = Evaluator(precision, values, real=real)
-        wanted = _at(evaluate, gold, reference=True)
-        given = _at(evaluate, answer, reference=False)
-        spare = precision - evaluate.weight - SPARE
-        if spare < SPARE and precision < MAX_PRECISION:
-            precision = min(MAX_PRECISION, evaluate.weight + 4 * SPARE)
-            continue
+        wanted, given = _both(evaluate, gold, answer)
         apart = abs(wanted - given)
-        differ = bool(apart) and evaluate.mp.mag(apart) > -spare
-        return differ, evaluate.weight, evaluate.top
+        trusted = precision - 4 * evaluate.peak - SPARE
+        if apart and trusted > 0 and evaluate.mp.mag(apart) > -trusted:
+            return False, "exact"
+        written = 256 + 3 * (evaluate.weight + size)
+        exact = needed is not None and needed + 4 * evaluate.peak + 2 * SPARE <= MAX_PRECISION
+        target = int(needed) + 4 * evaluate.peak + 2 * SPARE if exact and needed is not None else written
+        target = max(target, 4 * evaluate.peak + 2 * SPARE)
+        if precision >= target:
+            return True, "exact" if exact else "precision"
+        if target > MAX_PRECISION or target * evaluate.steps > MAX_EFFORT:
+            raise Refusal("undecided", "equal to all digits that are worked out, and no proof")
+        precision = target
+
+
+def _both(evaluate: Evaluator, gold: Node, answer: Node) -> tuple[Any, Any]:
+    """The two values; the reference's own trouble is told apart. Raises ``NotReal`` at points only."""
+    return _at(evaluate, gold, reference=True), _at(evaluate, answer, reference=False)
 
 
 def _at(evaluate: Evaluator, node: Node, *, reference: bool) -> Any:
@@ -201,9 +216,17 @@ def _at(evaluate: Evaluator, node: Node, *, reference: bool) -> Any:
         raise
     except NotReal as outside:
         if evaluate.values:
-            raise
+            raise OutsideDomain(reference) from outside
         trouble = Refusal("undefined", "a value that is not defined")
         raise (ReferenceRefusal(trouble) if reference else trouble) from outside
+
+
+class OutsideDomain(Exception):
+    """One side has no real value at this point; ``reference`` says which."""
+
+    def __init__(self, reference: bool) -> None:
+        super().__init__()
+        self.reference = reference
 
 
 def _functions(gold: Node, answer: Node) -> Match:
@@ -228,31 +251,18 @@ def _functions(gold: Node, answer: Node) -> Match:
 
 def _same_at(gold: Node, answer: Node, values: Mapping[str, Rational], real: bool) -> bool | None:
     """Whether two functions agree at one point; ``None`` where the reference is not defined."""
-    size = height(gold, answer)
-    precision = 256 + 4 * size
-    while True:
-        evaluate = Evaluator(precision, values, real=real)
-        try:
-            wanted = _at(evaluate, gold, reference=True)
-        except NotReal:
+    try:
+        return _agree(gold, answer, values, real=real)[0]
+    except OutsideDomain as outside:
+        return None if outside.reference else False
+    except ReferenceRefusal as failed:
+        if failed.refusal.code == "undefined":
             return None
-        except ReferenceRefusal as failed:
-            if failed.refusal.code == "undefined":
-                return None
-            raise
-        try:
-            given = _at(evaluate, answer, reference=False)
-        except NotReal:
+        raise
+    except Refusal as refusal:
+        if refusal.code == "undefined":
             return False
-        needed = 256 + 3 * (evaluate.weight + size)
-        apart = abs(wanted - given)
-        if apart and evaluate.mp.mag(apart) > evaluate.weight + SPARE - precision:
-            return False
-        if needed <= precision:
-            return True
-        if needed > MAX_PRECISION:
-            raise Refusal("undecided", "equal to all digits that are worked out, and no proof")
-        precision = needed
+        raise
 
 
 def points(names: list[str], seed: bytes) -> Iterator[dict[str, Rational]]:

@@ -19,7 +19,9 @@ from tiers.mathematics.nodes import (
     Node,
     Num,
     Power,
+    Quantity,
     Sym,
+    Table,
     add,
     divide,
     is_scalar,
@@ -80,7 +82,7 @@ class ExpressionReader(NumeralReader):
             elif kind == "c" and self.tokens[self.at][1] == "bmod":
                 self.at += 1
                 result = Call("mod", _scalars([result, self._unary()]))
-            elif self._beside(kind):
+            elif is_scalar(result) and self._beside(kind):
                 if kind == "n" and isinstance(result, Num):
                     result = self._mixed(result)
                 else:
@@ -287,6 +289,10 @@ class ExpressionReader(NumeralReader):
             return inner
         if opening == "(" and is_scalar(inner):
             return inner
+        if opening == "(" and isinstance(inner, Quantity):
+            return _worked_in(inner)
+        if isinstance(inner, Table) and opening in ("(", "["):
+            return inner
         if opening == "[":
             return inner if is_scalar(inner) and self._inside() else Brackets("[", (inner,), "]")
         name = {"|": "abs", "⌊": "floor", "⌈": "ceil"}.get(opening)
@@ -349,6 +355,15 @@ class ExpressionReader(NumeralReader):
         while self._beside(self.kind()) and self.kind() not in ("f", "(", "|"):
             factors = multiply(*_scalars([factors, self._factor()]))
         return _scalars([factors])
+
+
+def _worked_in(quantity: Quantity) -> Node:
+    """A value with its unit between round brackets: degrees and percent become part of the value."""
+    if quantity.unit == "°":
+        return Degrees(quantity.value)
+    if quantity.unit == "%":
+        return divide(quantity.value, Num(100))
+    return quantity
 
 
 def root(radicand: Node, order: Node) -> Node:

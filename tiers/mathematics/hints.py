@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tiers.mathematics.forms import Form, inverse, key, minus, rational, times
 from tiers.mathematics.judging import Judgement
-from tiers.mathematics.nodes import Braces, Brackets, Listing, Node, Quantity, is_scalar
+from tiers.mathematics.nodes import Braces, Brackets, Listing, Node, Num, Quantity, divide, is_scalar
 from tiers.mathematics.normal import normal
 from tiers.mathematics.refusals import Refusal
 
@@ -54,7 +54,9 @@ def _members(more: int) -> Iterator[tuple[str, str]]:
 
 
 def _bare(node: Node) -> Node:
-    return node.value if isinstance(node, Quantity) else node
+    if isinstance(node, Quantity):
+        return divide(node.value, Num(100)) if node.unit == "%" else node.value
+    return node
 
 
 def _scalar(gold: Form, answer: Form) -> Iterator[tuple[str, str]]:

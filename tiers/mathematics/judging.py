@@ -8,8 +8,9 @@ from functools import lru_cache
 
 from tiers.mathematics.answers import read_answer
 from tiers.mathematics.comparing import same_answer
-from tiers.mathematics.equality import DEFAULT_TOLERANCE, Match, ReferenceRefusal
+from tiers.mathematics.equality import DEFAULT_TOLERANCE, Match, ReferenceRefusal, require_workable
 from tiers.mathematics.final_answer import FinalAnswer, final_answer
+from tiers.mathematics.forms import begin
 from tiers.mathematics.nodes import (
     Braces,
     Brackets,
@@ -26,6 +27,7 @@ from tiers.mathematics.nodes import Quantity as QuantityNode
 from tiers.mathematics.quantities import Rules, WrongUnit
 from tiers.mathematics.ranges import is_range
 from tiers.mathematics.refusals import Refusal
+from tiers.mathematics.relations import is_equality, named_value
 from tiers.mathematics.words import looks_like_choice, looks_like_words, read_choice, same_words
 from tiers.mathematics.written import FORMS, has_form
 
@@ -99,6 +101,7 @@ def read_reference(text: str, task: Task) -> Reference:
 
     Raises ``BadReference``.
     """
+    begin()
     try:
         return _read_reference(text, task)
     except ReferenceRefusal as trouble:
@@ -122,6 +125,9 @@ def _read_reference(text: str, task: Task) -> Reference:
     node = read_answer(content, thousands=kind not in _SEPARATE, decimal_comma=task.decimal_comma)
     if kind == "set" and isinstance(node, Listing):
         node = Braces(node.items)
+    if isinstance(node, Chain) and is_equality(node):
+        named_value(node, task.tolerance)
+    require_workable(node)
     if not isinstance(node, Num) and not same_answer(node, node, task.rules()).equal:
         raise Refusal("undecided", "not equal to itself")
     return Reference(content, kind or kind_of(node), node)
@@ -170,6 +176,7 @@ def judge(references: tuple[str, ...], response: object, task: Task, *, unboxed:
 
 def _against(gold: Reference, found: FinalAnswer, task: Task) -> Judgement:
     node: Node | None = None
+    begin()
     try:
         if gold.node is None:
             match = _words(gold, found, task)

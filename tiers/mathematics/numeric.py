@@ -57,7 +57,8 @@ class NotReal(Exception):
 class Evaluator:
     """Evaluates trees at one precision (bits) and remembers the magnitudes that it met.
 
-    ``real``: parts that are not real raise ``NotReal``. ``weight`` sums |log2| of all parts.
+    ``real``: parts that are not real raise ``NotReal``. ``weight`` sums |log2| of all parts, ``peak`` is
+    the largest, ``steps`` counts the parts.
     """
 
     def __init__(self, precision: int, values: Mapping[str, Any], *, real: bool) -> None:
@@ -66,7 +67,8 @@ class Evaluator:
         self.values = {name: self.number(value) for name, value in values.items()}
         self.real = real
         self.weight = 0
-        self.top = 0
+        self.peak = 0
+        self.steps = 0
 
     def number(self, value: int | Fraction) -> Any:
         """A rational at this precision."""
@@ -74,6 +76,7 @@ class Evaluator:
 
     def value(self, node: Node) -> Any:
         """The value of a tree. Raises ``NotReal``, and ``Refusal`` for what is undefined or too large."""
+        self.steps += 1
         try:
             result = self._value(node)
         except ZeroDivisionError as error:
@@ -87,7 +90,7 @@ class Evaluator:
         if result:
             magnitude = int(self.mp.mag(result))
             self.weight += abs(magnitude)
-            self.top = max(self.top, magnitude)
+            self.peak = max(self.peak, abs(magnitude))
         return result
 
     def _value(self, node: Node) -> Any:

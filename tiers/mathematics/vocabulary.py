@@ -78,7 +78,7 @@ DROPPED = frozenset(
     [
         *_words("left right middle big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr"),
         *_words(
-            "displaystyle textstyle scriptstyle limits nolimits mathstrut strut hfill nonumber rm bf it"
+            "displaystyle textstyle scriptstyle limits nolimits mathstrut strut hfill rm bf it boxed fbox"
         ),
         *_words("quad qquad thinspace enspace space medspace thickspace negthinspace , ; : ! > ( ) [ ] /"),
         *" \n\t",

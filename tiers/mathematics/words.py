@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from tiers.mathematics.refusals import MAX_ANSWER, Refusal, too_large, unparsable
 
 _WRAPPED = re.compile(
-    r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathsf|mbox|operatorname)\s*\{([^{}]*)\}"
+    r"\\(?:boxed|fbox|text|textbf|textit|textrm|mathrm|mathbf|mathsf|mbox|operatorname)\s*\{([^{}]*)\}"
 )
 _LAYOUT = re.compile(r"\\(?:left|right|displaystyle|quad|qquad)(?![A-Za-z])|\\[,;:! ]|[$~]")
 _CHOICE = re.compile(
