@@ -38,8 +38,9 @@ class Sources:
     """Names and import paths (``module:Class``) of every declared verifier.
 
     Nothing shipped is imported before ``load``, so that a child imports only what it runs. ``plugins``
-    are modules with a tuple ``VERIFIERS`` of classes, or paths of single classes. Raises ``BrokenPlugin`` for a plugin module that
-    cannot be imported and for a name declared twice.
+    are modules with a tuple ``VERIFIERS`` of classes, or paths of single classes. Raises
+    ``BrokenPlugin`` for a plugin that cannot be imported and for a name declared twice, unless it is the
+    same class both times.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a verifier is tried with: answers that are none, broken problems, and references that must not show."""
+"""What a verifier is tried with: answers that are none, broken tasks, references that must not show."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ WORD_CANARY = "canary7f3a9c"
 NUMBER_CANARY = 7_391_153
 CANARIES = (WORD_CANARY, str(NUMBER_CANARY))
 MAX_LEAVES = 8
+NAMES = frozenset({"id"})  # what a part of a reference is called, so that evidence can name it
 MAX_CANARY_SAMPLES = 6
 
 
@@ -118,25 +119,24 @@ def against_problems(given: CheckInput) -> Iterator[Try]:
 
 def with_canaries(samples: Sequence[Sample]) -> Iterator[Try]:
     """Tasks whose reference holds words and numbers that no evidence may repeat."""
-    generic: JsonObject = {
-        name: WORD_CANARY for name in ("answer", "value", "smiles", "solution", "target", "gold", "energy")
-    }
+    names = ("answer", "value", "smiles", "solution", "target", "gold", "energy")
+    generic: JsonObject = dict.fromkeys(names, WORD_CANARY)
     generic |= {"tests": [WORD_CANARY], "schema": {"const": WORD_CANARY}}
     yield Try("reference: only canaries", CheckInput(candidate="~", reference=generic))
     for number, sample in enumerate(samples[:MAX_CANARY_SAMPLES], start=1):
         given = sample.item()
-        for candidate in (sample.candidate, "~"):
+        for whose, candidate in (("its own", sample.candidate), ("another", "~")):
             asked = given.model_copy(update={"candidate": candidate})
             for index in range(min(_count(given.reference), MAX_LEAVES)):
                 for canary in (WORD_CANARY, NUMBER_CANARY):
                     planted, _ = _planted(given.reference, canary, index)
-                    name = f"sample {number}: canary in leaf {index} of the reference"
+                    name = f"sample {number}, {whose} answer: {canary} in leaf {index} of the reference"
                     yield Try(name, asked.model_copy(update={"reference": planted}))
 
 
 def _count(value: JsonValue) -> int:
     if isinstance(value, dict):
-        return sum(map(_count, value.values()))
+        return sum(_count(inner) for key, inner in value.items() if key not in NAMES)
     if isinstance(value, list):
         return sum(map(_count, value))
     return int(isinstance(value, (str, int, float)) and not isinstance(value, bool))
@@ -147,7 +147,7 @@ def _planted(value: JsonValue, canary: str | int, at: int) -> tuple[JsonValue, i
     if isinstance(value, dict):
         changed: JsonObject = {}
         for key, inner in value.items():
-            changed[key], at = _planted(inner, canary, at)
+            changed[key], at = (inner, at) if key in NAMES else _planted(inner, canary, at)
         return changed, at
     if isinstance(value, list):
         listed: list[JsonValue] = []
@@ -170,14 +170,14 @@ def secrets_of(item: CheckInput) -> set[str]:
 
 
 def texts_of(root: JsonValue) -> Iterator[str]:
-    """Every text in a value, keys left out, numbers as they are written."""
+    """Every text in a value, keys and names left out, numbers as written."""
     waiting: list[JsonValue] = [root]
     while waiting:
         value = waiting.pop()
         if isinstance(value, str):
             yield value.strip()
         elif isinstance(value, dict):
-            waiting.extend(value.values())
+            waiting.extend(inner for key, inner in value.items() if key not in NAMES)
         elif isinstance(value, list):
             waiting.extend(value)
         elif isinstance(value, (int, float)) and not isinstance(value, bool):

@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,6 +28,7 @@ Act = Literal["forward", "again", "backward", "batch", "precheck", "raise", "die
 DIES_AT = 1
 DEATH = 86
 _PR_SET_CHILD_SUBREAPER = 36
+SETTLE_S = 2.0
 _OWN = ("tiers", "verifier_service")
 
 
@@ -76,8 +78,9 @@ class Actor:
 
     def perform(self) -> None:
         """Every act of the order, each followed by what it left."""
-        if "precheck" in self._order.acts:
+        if "precheck" in self._order.acts:  # as the server does: nothing is warm
             self._precheck()
+            return
         self._verifier.warm()
         plays: dict[Act, Callable[[Act], None]] = {
             "forward": self._one_by_one,
@@ -87,10 +90,14 @@ class Actor:
             "raise": self._raise,
             "die": self._die,
         }
+        known = 0
         for act in self._order.acts:
             if act in plays:
                 plays[act](act)
-                self._tell(Fact(act=act, **_left()))
+                _settle(known)
+                left = _left()
+                known = known or len(left["processes"])
+                self._tell(Fact(act=act, **left))
 
     def _tell(self, fact: Fact) -> None:
         self._report.write(fact.model_dump_json() + "\n")
@@ -119,17 +126,21 @@ class Actor:
             Transient("by_the_suite", "by the suite"),
         )
         for index, error in enumerate(errors):
-            called = False
+            calls: list[CheckInput] = []
 
-            def broken(item: CheckInput, params: Params, *, error: BaseException = error) -> Finding:
-                del item, params
-                nonlocal called
-                called = True
+            def broken(
+                item: CheckInput,
+                params: Params,  # noqa: ARG001 - the signature it stands for
+                *,
+                error: BaseException = error,
+                calls: list[CheckInput] = calls,
+            ) -> Finding:
+                calls.append(item)
                 raise error
 
-            with _replaced(self._verifier, broken):
+            with _Replaced(self._verifier, broken):
                 outcome = next(_outcomes(self._verifier, self._items[:1], self._params), None)
-            note = type(error).__name__ if called else ""
+            note = type(error).__name__ if calls else ""
             self._tell(Fact(act=act, index=index, note=note, **_told(outcome)))
 
     def _die(self, act: Act) -> None:
@@ -145,7 +156,7 @@ class Actor:
             return verify(item, params)
 
         items = [self._items[0]] * (DIES_AT + 2)
-        with _replaced(self._verifier, dying):
+        with _Replaced(self._verifier, dying):
             for index, outcome in enumerate(_outcomes(self._verifier, items, self._params)):
                 self._tell(Fact(act=act, index=index, **_told(outcome)))
 
@@ -155,7 +166,7 @@ class Actor:
             began = time.process_time()
             told: dict[str, Any] = {}
             try:
-                reason = self._verifier.precheck(item, self._params)
+                reason: object = self._verifier.precheck(item, self._params)
                 if reason is None or isinstance(reason, Reason):
                     told["reason"] = reason
                 else:
@@ -189,7 +200,7 @@ def _told(outcome: object) -> dict[str, Any]:
     return {"raised": "no outcome" if outcome is None else f"a {type(outcome).__name__}"}
 
 
-class _replaced:
+class _Replaced:
     """``verify`` of one instance, put back afterwards."""
 
     def __init__(self, verifier: Verifier, verify: Callable[[CheckInput, Params], Finding]) -> None:
@@ -202,11 +213,28 @@ class _replaced:
         vars(self._verifier).pop("verify", None)
 
 
+def _settle(known: int) -> None:
+    """Give processes that are about to end a moment, where there are more than there were."""
+    until = time.monotonic() + SETTLE_S
+    while len(_living()) > known and time.monotonic() < until:
+        time.sleep(0.05)
+
+
+def _living() -> tuple[int, ...]:
+    """Descendants that can still do something: orphans that have ended are nobody's to wait for."""
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if child.status() != psutil.STATUS_ZOMBIE:
+                found.append(child.pid)
+    return tuple(sorted(found))
+
+
 def _left() -> dict[str, Any]:
     own = psutil.Process()
     return {
         "descriptors": own.num_fds(),
-        "processes": tuple(sorted(child.pid for child in own.children(recursive=True))),
+        "processes": _living(),
         "files": sum(len(files) + len(folders) for _, folders, files in os.walk(Path.cwd())),
     }
 

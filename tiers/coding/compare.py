@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from typing import Any
 
 from tiers.sandbox.inside.values import read
 
 DEFAULT_RELATIVE = 1e-9
 MAX_DEPTH = 200
+FRAMES = 10_000
 PAIRED = 500
 _NUMBER = re.compile(r"[+-]?(\d{1,400}(\.\d{0,400})?|\.\d{1,400})([eE][+-]?\d{1,5})?\Z", re.ASCII)
 
@@ -20,12 +22,16 @@ class NotData(Exception):
 
 def decode(node: Any) -> Any:
     """Plain builtin data from parsed JSON. Raises ``NotData``."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, FRAMES))
     try:
         return read(node, _no_object)
     except NotData:
         raise
     except Exception as error:
         raise NotData(f"unreadable value ({type(error).__name__})") from error
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def _no_object(tag: str, content: Any) -> Any:
@@ -76,7 +82,8 @@ def _close(found: float, expected: float, tolerance: float) -> bool:
 def same_value(found: Any, expected: Any, tolerance: float | None, depth: int = 0) -> bool:
     """JSON semantics: numbers by value, booleans only as booleans, lists for tuples and sets too.
 
-    Floats may differ by ``tolerance`` (absolute or relative), by default by 1e-9 relatively.
+    Numbers may differ by ``tolerance`` (absolute or relative). Without one, only expected floats are met
+    within 1e-9 relatively.
     """
     if depth > MAX_DEPTH:
         return False
@@ -102,6 +109,8 @@ def _same_number(found: Any, expected: float, tolerance: float | None) -> bool:
         return bool(found == expected)
     if tolerance is not None:
         return _close(given, wanted, tolerance)
+    if type(expected) is int:
+        return bool(found == expected)
     return given == wanted or math.isclose(given, wanted, rel_tol=DEFAULT_RELATIVE, abs_tol=0.0)
 
 

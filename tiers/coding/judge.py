@@ -28,6 +28,8 @@ Code = Literal[
     "not_run",
 ]
 MAX_BROKEN = 2
+_SIGABRT, _SIGSEGV = 6, 11
+_NEARLY = 0.75
 _LIMITS = ("time_limit", "memory_limit", "output_limit")
 
 
@@ -85,15 +87,15 @@ def _one(
     started = time.monotonic()
     if isinstance(case, Stdio):
         run = workshop.run(case.stdin.encode("utf-8", "surrogatepass"), limits)
-        code = _ended_badly(run) or _printed(run, case, rules)
+        code = _ended_badly(run, limits) or _printed(run, case, rules)
     else:
         run = workshop.call(case.target, case.args, case.kwargs, limits)
-        code = _ended_badly(run) or _returned(run, case, rules)
+        code = _ended_badly(run, limits) or _returned(run, case, rules)
     fault = run.note[1:100].decode("utf-8", "replace") if run.note[:1] == b"E" else ""
     yield TestResult(case.id, code, time.monotonic() - started, run.cpu_s, run.peak_mb, fault)
 
 
-def _ended_badly(run: Run) -> Code | None:
+def _ended_badly(run: Run, limits: Limits) -> Code | None:
     if run.ending in ("time_limit", "memory_limit", "output_limit"):
         return run.ending
     if run.note[:12] == b"EMemoryError":
@@ -102,6 +104,8 @@ def _ended_badly(run: Run) -> Code | None:
         return "output_limit"
     if run.note[:1] == b"N":
         return "no_such_function"
+    if run.signal in (_SIGABRT, _SIGSEGV) and run.peak_mb > _NEARLY * limits.memory_mb:
+        return "memory_limit"
     return "crashed" if run.ending == "lost" or run.exit != 0 else None
 
 

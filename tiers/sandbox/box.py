@@ -33,8 +33,8 @@ _MIB = 1 << 20
 _INSIDE = "tiers.sandbox.inside"
 _MODULES: Mapping[Role, tuple[str, ...]] = {
     "plain": ("values", "confine", "programs", "zygote"),
-    "session": ("values", "confine", "programs", "session", "zygote"),
-    "tester": ("values", "confine", "programs", "session", "tester", "zygote"),
+    "session": ("values", "confine", "programs", "peer", "session", "zygote"),
+    "tester": ("values", "confine", "programs", "peer", "session", "tester", "zygote"),
 }
 _BOOT = """
 import marshal, os, sys

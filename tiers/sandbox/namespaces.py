@@ -82,11 +82,24 @@ def command(bwrap: str, filter_descriptor: int, *, proc: bool = False) -> list[s
         for parent in reversed(prefix.parents[:-1]):
             line += ["--perms", "0755", "--dir", str(parent)]
         line += ["--ro-bind", str(prefix), str(prefix)]
+    line += ["--perms", "0755", "--dir", "/etc"]
     for name in ("/etc/alternatives", "/etc/ld.so.cache"):
         line += ["--ro-bind-try", name, name]
-    line += ["--dev", "/dev", "--remount-ro", "/dev"]
+    line += ["--perms", "0755", "--tmpfs", "/dev"]
+    for name in ("null", "zero", "full", "random", "urandom"):
+        line += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
+    line += ["--symlink", "/tmp/.stdin", "/dev/stdin"]  # noqa: S108
     if proc:
-        line += ["--proc", "/proc"]
+        line += ["--proc", "/proc", "--symlink", "/proc/self/fd", "/dev/fd"]
+        line += [
+            "--symlink",
+            "/proc/self/fd/1",
+            "/dev/stdout",
+            "--symlink",
+            "/proc/self/fd/2",
+            "/dev/stderr",
+        ]
+    line += ["--remount-ro", "/dev"]
     scratch = str(SCRATCH_MB << 20)
     line += ["--perms", "1777", "--size", scratch, "--tmpfs", "/tmp", "--remount-ro", "/"]  # noqa: S108
     return [*line, "--chdir", "/tmp", "--seccomp", str(filter_descriptor), "--"]  # noqa: S108

@@ -41,8 +41,6 @@ for _part in _given["target"].split("."):
         _next = getattr(_found, _name)
     _found = _next() if _part.endswith("()") else _next
 _value = _found(*_given["args"], **_given["kwargs"])
-if hasattr(_value, "__next__"):
-    _value = list(_value)
 _sys.stdout.flush()
 _sys.stdout.write({mark!r} + Writer().write(_value) + {mark!r})
 """

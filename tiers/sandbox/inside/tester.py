@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import CodeType
 from typing import Any
 
-from tiers.sandbox.inside.session import Peer, Remote
+from tiers.sandbox.inside.peer import Peer, Remote, awaited
+from tiers.sandbox.inside.session import OPERATIONS
 
 RECORD = b"S"
 FILE = "test.py"
@@ -31,8 +32,14 @@ class NotData(Exception):
     """An object of the solution's own class was used where only data can be judged."""
 
 
+class Unsupported(Exception):
+    """A test does what cannot be done across two processes: nobody's answer can be judged by it."""
+
+
 class Proxy:
-    """An object of the solution. ``_box_made`` is set when the test itself made it by calling a class."""
+    # An object of the solution; ``_box_made`` when the test itself made it by calling a class.
+    # No docstring: ``__doc__`` is the object's own.
+    __doc__ = property(lambda self: self._box_peer.ask("getattr", [self, "__doc__"]))
 
     def __init__(self, peer: Peer, number: int, name: str) -> None:
         keep = object.__setattr__
@@ -43,9 +50,12 @@ class Proxy:
         keep(self, "_box_class", False)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name.endswith("__") and name not in ("__name__", "__doc__"):
+        if name.startswith("__") and name.endswith("__") and name not in ("__name__", "__qualname__"):
             raise AttributeError(name)
-        return self._box_peer.ask("getattr", [self, name])
+        return self._box_peer.lend(self, name, self._box_peer.ask("getattr", [self, name]))
+
+    def __mro_entries__(self, bases: object) -> tuple[type, ...]:
+        raise Unsupported("a test that derives a class from the solution's cannot be run")
 
     def __setattr__(self, name: str, value: Any) -> None:
         self._box_peer.ask("setattr", [self, name, value])
@@ -58,6 +68,12 @@ class Proxy:
 
     def __instancecheck__(self, other: object) -> bool:
         return isinstance(other, Proxy) and self._box_peer.ask("isinstance", [other, self]) is True
+
+    def __subclasscheck__(self, other: object) -> bool:
+        return isinstance(other, Proxy) and self._box_peer.ask("issubclass", [other, self]) is True
+
+    def __delattr__(self, name: str) -> None:
+        self._box_peer.ask("delattr", [self, name])
 
     def __iter__(self) -> Iterator[Any]:
         walk = self._box_peer.ask("iter", [self])
@@ -153,6 +169,26 @@ class _Asserts(ast.NodeTransformer):
         ast.fix_missing_locations(held)
         return [node, held]
 
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.ExceptHandler:
+        self.generic_visit(node)
+        held = ast.Expr(ast.Call(ast.Name("__held__", ast.Load()), [], []))
+        node.body.append(ast.fix_missing_locations(ast.copy_location(held, node)))
+        return node
+
+
+class _Namespace(dict[str, Any]):
+    """The tests' names. Variables of the solution are asked for every time: they change."""
+
+    def __init__(self, ask: Callable[[str], Any], **names: Any) -> None:
+        super().__init__(names)
+        self._ask = ask
+        self.variables: set[str] = set()
+
+    def __missing__(self, name: str) -> Any:
+        if name in self.variables:
+            return self._ask(name)
+        raise KeyError(name)
+
 
 class Testing:
     """One test source against one session with the solution."""
@@ -160,16 +196,18 @@ class Testing:
     def __init__(self, order: Mapping[str, Any], channel: Any) -> None:
         self._order = order
         self._channel = channel
-        self._peer = Peer(channel, Proxy, self._answers, self.translate)
+        self._peer = Peer(channel, Proxy, self._answers, self.translate, self._error_class)
         self._errors: dict[str, type[BaseException]] = {}
         self.held = 0
         self.missing: set[str] = set()
 
     def run(self) -> None:
         """Send one record for each test of the source, at least one."""
-        namespace: dict[str, Any] = {"__name__": "test", "__held__": self._count}
+        namespace = _Namespace(self._variable, __name__="test")
+        namespace["__held__"] = self._count
+        sys.modules["test"] = type(sys)("test")
         names = list(self._order["names"])
-        ready, _ = self._record("", lambda: namespace.update(self._stand_ins(names)), silent=True)
+        ready, _ = self._record("", lambda: self._stand_ins(names, namespace), silent=True)
         if not ready:
             return
         code = compile(_Asserts().visit(ast.parse(self._order["source"])), FILE, "exec", dont_inherit=True)
@@ -188,6 +226,9 @@ class Testing:
             return lambda: _awaited(namespace[name]())
         return lambda: _case(namespace[head], method, self._count)
 
+    def _variable(self, name: str) -> Any:
+        return self._peer.lend(None, name, self._peer.ask("get", [name]))
+
     def _count(self) -> None:
         self.held += 1
 
@@ -203,11 +244,8 @@ class Testing:
             code, text = "not_data", str(error)
         except EOFError:
             code = "crashed"
-        except NameError as error:
-            missing = getattr(error, "name", None) in self.missing
-            code, text = ("no_such_function" if missing else "crashed"), type(error).__name__
         except Exception as error:  # noqa: BLE001 - whatever a test or the solution raised
-            code, text = "crashed", type(error).__name__
+            code, text = self._blame(error), type(error).__name__
         if code != "passed" or not silent:
             if code == "passed" and self.held == 0:
                 code = "nothing_checked"
@@ -215,60 +253,101 @@ class Testing:
             self._channel.send(RECORD, body.encode())
         return code == "passed", self.held
 
-    def _stand_ins(self, names: list[str]) -> dict[str, Any]:
+    def _blame(self, error: Exception) -> str:
+        """Whose fault an error is: a name that nobody has is the tests', if not asked of the solution."""
+        if getattr(error, "_of_solution", False):
+            return "crashed"
+        if isinstance(error, Unsupported):
+            return "bad_test"
+        name = getattr(error, "name", None)
+        if isinstance(error, NameError):
+            return "no_such_function" if name in self.missing else "bad_test"
+        if isinstance(error, ImportError):
+            return "no_such_function" if name == "solution" else "bad_test"
+        if isinstance(error, AttributeError) and isinstance(getattr(error, "obj", None), _Solution):
+            return "no_such_function"
+        return "crashed"
+
+    def _stand_ins(self, names: list[str], namespace: _Namespace) -> None:
+        """Put what the solution has under these names into the namespace."""
         found = self._peer.ask("names", [names])
-        stand_ins: dict[str, Any] = {}
         for name in names:
             kind, *rest = found[name]
             if kind == "missing":
                 self.missing.add(name)
             elif kind == "module":
                 if rest[0].partition(".")[0] in sys.stdlib_module_names:
-                    stand_ins[name] = __import__(rest[0], fromlist=["_"])
+                    namespace[name] = __import__(rest[0], fromlist=["_"])
             elif kind == "exception":
-                stand_ins[name] = self._error(*rest)
+                namespace[name] = self._error(*rest)
+            elif kind == "data":
+                namespace.variables.add(name)
             else:
                 value = self._peer.ask("get", [name])
                 if isinstance(value, Proxy):
                     object.__setattr__(value, "_box_class", name.lstrip("_")[:1].isupper())
-                stand_ins[name] = value
-        sys.modules["solution"] = _Solution(stand_ins)
-        return stand_ins
+                namespace[name] = value
+        sys.modules["solution"] = _Solution(namespace, names)
 
     def _answers(self, do: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """The solution calls a function that a test gave it."""
-        if do != "call" or not callable(args[0]) or isinstance(args[0], type):
-            raise TypeError("not a function of the test")
-        return args[0](*args[1:], **kwargs)
+        """The solution uses what a test gave it: nothing below the surface of an object."""
+        what = args[0]
+        if do in ("getattr", "setattr") and (isinstance(what, _CLOSED) or str(args[1]).startswith("_")):
+            raise AttributeError(args[1])
+        if do not in _ASKED_BACK or isinstance(what, type | type(sys)):
+            raise TypeError("not for the solution")
+        return OPERATIONS[do](*args, **kwargs)
 
-    def _error(self, kind: str, base: str) -> type[BaseException]:
+    def _error(self, kind: str, module: str, base: str) -> type[BaseException]:
         parent = BUILTIN_ERRORS.get(base, Exception)
-        if kind == base or kind in BUILTIN_ERRORS:
+        if module == "builtins":
             return BUILTIN_ERRORS.get(kind, parent)
-        return self._errors.setdefault(kind, type(kind, (parent,), {}))
+        if module.partition(".")[0] in sys.stdlib_module_names:
+            found = getattr(__import__(module, fromlist=["_"]), kind, None)
+            if isinstance(found, type) and issubclass(found, parent):
+                return found
+        return self._errors.setdefault(kind, type(kind, (parent,), {"__module__": "solution"}))
+
+    def _error_class(self, name: str) -> Any:
+        return self._errors.get(name) or BUILTIN_ERRORS.get(name, Exception)
 
     def translate(self, error: Remote) -> BaseException:
-        """The solution's error as one that a test can catch by its name."""
+        """The solution's error as one that a test can catch by its name and look at."""
+        kind = self._error(error.kind, error.module, error.base)
         try:
-            return self._error(error.kind, error.base)(error.text)
+            raised = kind.__new__(kind, *error.arguments)
+            raised.args = tuple(error.arguments)
         except Exception:  # noqa: BLE001 - some builtin errors want other arguments
-            return RuntimeError(error.text)
+            raised = RuntimeError(error.text)
+        for name, value in error.fields.items():
+            if isinstance(name, str) and not name.startswith("_"):
+                setattr(raised, name, value)
+        raised._of_solution = True  # type: ignore[attr-defined]
+        return raised
+
+
+_CLOSED = (type, type(sys), type(lambda: None), type(len), Proxy)
+_ASKED_BACK = ("call", "iter", "next", "getattr", "setattr", "len", "getitem")
 
 
 class _Solution(type(sys)):  # type: ignore[misc]
     """The module ``solution`` for tests that import it."""
 
-    def __init__(self, stand_ins: Mapping[str, Any]) -> None:
+    def __init__(self, namespace: _Namespace, names: list[str]) -> None:
         super().__init__("solution")
-        self.__dict__.update(stand_ins)
-        self.__all__ = list(stand_ins)
+        self._box_namespace = namespace
+        self.__all__ = [name for name in names if name in namespace or name in namespace.variables]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._box_namespace[name]
+        except KeyError:
+            raise AttributeError(name) from None
 
 
 def _awaited(value: Any) -> Any:
     """A test that is a coroutine is run."""
-    from tiers.sandbox.inside.programs import finished
-
-    return finished(value)
+    return awaited(value) if hasattr(value, "cr_frame") else value
 
 
 def _case(cls: Any, method: str, count: Callable[[], None]) -> None:
@@ -289,4 +368,25 @@ def _execute(code: CodeType, namespace: dict[str, Any]) -> None:
 
 def serve(order: Mapping[str, Any], channel: Any) -> None:
     """Run the tests of one order."""
+    sys.setrecursionlimit(10_000)
+    for module, names in _LOOK_INSIDE.items():
+        if module in order["source"]:
+            _forward_library(module, names)
     Testing(order, channel).run()
+
+
+_LOOK_INSIDE = {"dataclasses": ("asdict", "astuple", "replace"), "copy": ("copy", "deepcopy")}
+
+
+def _forward_library(module: str, names: tuple[str, ...]) -> None:
+    """Let functions that look inside of an object do so where the object is."""
+    library = __import__(module)
+    for name in names:
+        own = getattr(library, name)
+
+        def forwarded(what: Any, *args: Any, _own: Any = own, _name: str = name, **kwargs: Any) -> Any:
+            if isinstance(what, Proxy):
+                return what._box_peer.ask("library", [module, _name, what, *args], kwargs)
+            return _own(what, *args, **kwargs)
+
+        setattr(library, name, forwarded)

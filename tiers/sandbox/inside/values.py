@@ -8,10 +8,12 @@ with the builtin's own methods, so that they say what they hold and not what the
 from __future__ import annotations
 
 import _json
+import sys
 from collections.abc import Callable
 from typing import Any
 
-DEPTH = 200
+DEPTH = 1_000
+_FRAMES = 10_000
 NODES = 2_000_000
 SMALL_DIGITS_BITS = 12_000
 
@@ -36,7 +38,12 @@ class Writer:
 
     def write(self, value: Any) -> str:
         """Return the text. Raises ``TooBig``."""
-        self._value(value, 0)
+        before = sys.getrecursionlimit()
+        sys.setrecursionlimit(max(before, _FRAMES))
+        try:
+            self._value(value, 0)
+        finally:
+            sys.setrecursionlimit(before)
         return "".join(self._parts)
 
     def _put(self, text: str) -> None:
@@ -121,7 +128,11 @@ class Writer:
     def _subclass(self, kind: type, value: Any, depth: int) -> bool:
         """Members of subclasses, read as the builtin they are made of."""
         line = type.mro(kind)
-        if str in line:
+        if self._foreign is not None and tuple in line and hasattr(kind, "_fields"):
+            self._put('{"n":[%s,' % _quote(name_of(kind)))
+            self._list("[", tuple.__iter__(kind._fields), "],", depth)
+            self._list("[", tuple.__iter__(value), "]]}", depth)
+        elif str in line:
             self._put(_quote(str.__str__(value)))
         elif int in line:
             self._integer(int.__add__(value, 0))
@@ -150,8 +161,16 @@ class Writer:
             self._put("]}")
         elif (module, name) == ("decimal", "Decimal"):
             self._put('{"q":["Decimal",%s]}' % _quote(str(value)))
-        elif (module, name) == ("collections", "deque") and self._foreign is None:
-            self._list("[", value, "]", depth)
+        elif (module, name) == ("collections", "deque"):
+            if self._foreign is None:
+                self._list("[", value, "]", depth)
+            else:
+                self._list('{"q":["deque",[', value, "],%s]}" % (value.maxlen or "null"), depth)
+        elif (module, name) == ("datetime", "timedelta"):
+            parts = (value.days, value.seconds, value.microseconds)
+            self._list('{"q":["timedelta",', (), ",".join(map(int.__repr__, parts)) + "]}", depth)
+        elif module == "datetime" and name in ("date", "time", "datetime"):
+            self._put('{"q":[%s,%s]}' % (_quote(name), _quote(str(value.isoformat()))))
         elif module.partition(".")[0] == "numpy" and hasattr(value, "tolist"):
             self._value(value.tolist(), depth + 1)
         else:
@@ -181,14 +200,27 @@ def read(node: Any, find: Find) -> Any:
     return find(tag, content)
 
 
-def _fraction(content: Any, find: Find) -> Any:
-    if content[0] == "Decimal":
+def _library(content: Any, find: Find) -> Any:
+    """A value of the standard library from its parts."""
+    name, *parts = content
+    if name == "Decimal":
         from decimal import Decimal
 
-        return Decimal(content[1])
-    from fractions import Fraction
+        return Decimal(parts[0])
+    if name == "Fraction":
+        from fractions import Fraction
 
-    return Fraction(read(content[1], find), read(content[2], find))
+        return Fraction(*(read(each, find) for each in parts))
+    if name == "deque":
+        from collections import deque
+
+        return deque((read(each, find) for each in parts[0]), parts[1])
+    import datetime
+
+    if name == "timedelta":
+        return datetime.timedelta(*parts)
+    kinds: dict[str, Any] = {"date": datetime.date, "time": datetime.time, "datetime": datetime.datetime}
+    return kinds[name].fromisoformat(parts[0])
 
 
 _PLAIN: dict[str, Callable[[Any, Find], Any]] = {
@@ -202,5 +234,5 @@ _PLAIN: dict[str, Callable[[Any, Find], Any]] = {
     "b": lambda content, _: bytes.fromhex(content),
     "B": lambda content, _: bytearray.fromhex(content),
     "r": lambda content, _: range(*content),
-    "q": _fraction,
+    "q": _library,
 }

@@ -112,6 +112,11 @@ def _compile(channel: Channel, order: dict[str, Any]) -> Any:
 
 
 def _run(channel: Channel, order: dict[str, Any], program: Any, *, tidy: bool) -> Callable[[], None] | None:
+    if tidy and order.get("stdin"):
+        # Where /dev/stdin leads: there is no /proc that could lead to the pipe.
+        with open("/tmp/.stdin", "wb") as copy:
+            copy.write(order["stdin"])
+        os.chmod("/tmp/.stdin", 0o444)
     pipes = Pipes(*(os.pipe() for _ in range(4)))
     started = time.monotonic()
     child = os.fork()
