@@ -86,11 +86,15 @@ def conformance(
     """
     began = time.monotonic()
     verifier = load_path(path)
-    given = _params(verifier, params or {})
     found = [_declaration(verifier), _parameters(verifier)]
     reason = verifier.unavailable()
     items = 0
-    if verifier.info.external:
+    given: JsonObject = {}
+    if found[-1].verdict != "failed" and not (verifier.info.external and params is None):
+        given = _params(verifier, params or {})
+    if found[-1].verdict == "failed":
+        found.append(checks.skipped("execution", "its parameters are not sound"))
+    elif verifier.info.external:
         found.append(checks.skipped("execution", "people decide: it is never executed"))
     elif reason is not None:
         found.append(checks.skipped("execution", f"it cannot run here: {reason}"))
@@ -128,9 +132,7 @@ def read_samples(lines: Iterable[bytes]) -> tuple[Sample, ...]:
 def _params(verifier: Verifier, params: JsonObject) -> JsonObject:
     try:
         return dict(_validated(verifier, params).model_dump(mode="json"))
-    except (ValidationError, ValueError, TypeError) as error:
-        if verifier.info.external:
-            return {}
+    except (ValueError, TypeError) as error:
         message = f"{verifier.info.name} does not take these parameters: {error}"[:500]
         raise InvalidInput("invalid_params", message, field="params") from error
 
@@ -255,9 +257,9 @@ def _parameters(verifier: Verifier) -> CheckRecord:
             problems.append(f"{name} is a path or an address: those are settings of the server")
     try:
         default = _validated(verifier, {})
-        if _validated(verifier, default.model_dump(mode="json")) != default:
+        if _validated(verifier, default.model_dump(mode="json", warnings="error")) != default:
             problems.append("the default parameters do not survive JSON")
-    except (ValidationError, ValueError):
+    except ValueError:
         if not schema.get("required"):
             problems.append("the defaults are not valid parameters")
     return checks.record("parameters", problems, f"{len(schema.get('properties', {}))} parameters")

@@ -157,10 +157,10 @@ class Box:
         """Send bytes as they are, for the conversation of a session."""
         self._outbox += _framed(body)
 
-    def ask(self, order: Mapping[str, Any], limits: Limits) -> Answer:
+    def ask(self, order: Mapping[str, Any], limits: Limits, *, recall: bool = True) -> Answer:
         """Send an order and wait for its answer under the limits.
 
-        A program that reaches one is ended; the box itself goes on where it still answers.
+        A program that reaches one is ended; with ``recall`` the box itself goes on where it still answers.
         Raises ``Stopped`` when it does not, and the box is closed then.
         """
         self.order(order)
@@ -168,7 +168,10 @@ class Box:
         try:
             return self.await_answer(started + limits.time_s, limits)
         except Overdue as overdue:
-            return self._called_back(overdue.trouble)
+            if recall:
+                return self._called_back(overdue.trouble)
+            self.close()
+            raise Stopped(overdue.trouble) from None
 
     def _called_back(self, trouble: Trouble) -> Answer:
         self.order({"verb": "kill"})

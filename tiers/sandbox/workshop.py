@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -68,6 +69,7 @@ class LocalWorkshop:
         self._sandbox, self._program = sandbox, program
         self._memory_mb, self._output = memory_mb, min(output, MAX_OUTPUT)
         self._box: Box | None = None
+        self._series = False
         self._ready()
 
     def __enter__(self) -> LocalWorkshop:
@@ -80,7 +82,7 @@ class LocalWorkshop:
         """End everything that runs."""
         if self._box is not None:
             self._box.close()
-            self._box = None
+            self._forget()
 
     def run(self, stdin: bytes, limits: Limits) -> Run:
         """See the port."""
@@ -90,20 +92,41 @@ class LocalWorkshop:
         return self._ask({"verb": "exec", "stdin": stdin, **self._execution(toolchain.run)}, limits)
 
     def call(self, target: str, args: list[Any], kwargs: Mapping[str, Any], limits: Limits) -> Run:
-        """See the port."""
-        order = {"verb": "call", "target": target, "args": args, "kwargs": dict(kwargs)}
-        return self._ask(order, limits)
+        """See the port. Calls share one process until one of them ends or breaks it."""
+        started = time.monotonic()
+        box = self._ready()
+        try:
+            if not self._series:
+                order = {"verb": "series", "output": self._output, "memory_mb": limits.memory_mb}
+                box.order(run_order(self._sandbox, order))
+                self._series = True
+            order = {"target": target, "args": args, "kwargs": dict(kwargs)}
+            answer = box.ask(order, limits, recall=False)
+        except Stopped as stopped:
+            self._forget()
+            return _stopped(stopped, box)
+        if answer.kind == ENDED:
+            # The box stands, but an order may have been left unread in it.
+            self.close()
+            run = _told(answer, box)
+            return run._replace(ending="lost" if run.ending == "ended" else run.ending)
+        wall_s = time.monotonic() - started
+        return Run("ended", 0, 0, wall_s, 0.0, box.peak_mb, b"", b"", answer.kind + answer.body)
+
+    def _forget(self) -> None:
+        self._box, self._series = None, False
 
     def _ask(self, order: dict[str, Any], limits: Limits) -> Run:
+        if self._series:
+            self.close()
         box = self._ready()
         memory = 0 if self._program.toolchain.reserves else limits.memory_mb
         asked = {"output": self._output, "memory_mb": memory, "files": self._program.toolchain.files}
         try:
             answer = box.ask(run_order(self._sandbox, {**asked, **order}), limits)
         except Stopped as stopped:
-            self._box = None
-            ending: Ending = "lost" if stopped.trouble in ("gone", "garbled") else _limit(stopped.trouble)
-            return Run(ending, -1, 9, 0.0, 0.0, box.peak_mb, b"", b"", b"")
+            self._forget()
+            return _stopped(stopped, box)
         return _told(answer, box)
 
     def _ready(self) -> Box:
@@ -160,6 +183,11 @@ class LocalWorkshop:
         from tiers.sandbox.namespaces import ENVIRONMENT
 
         return {"argv": list(line), "environment": dict(ENVIRONMENT)}
+
+
+def _stopped(stopped: Stopped, box: Box) -> Run:
+    ending: Ending = "lost" if stopped.trouble in ("gone", "garbled") else _limit(stopped.trouble)
+    return Run(ending, -1, 9, 0.0, 0.0, box.peak_mb, b"", b"", b"")
 
 
 def _limit(trouble: str) -> Ending:

@@ -66,8 +66,8 @@ def job(order: Order, program: list[CodeType] | None, channel: Any) -> Callable[
     assert program is not None  # noqa: S101 - for mypy: the judge compiles first
     if verb == "script":
         return lambda: _guarded(lambda: execute(program, "__main__"))
-    if verb == "call":
-        return lambda: _guarded(lambda: _call(order, program))
+    if verb == "series":
+        return lambda: _guarded(lambda: _series(order, program, channel))
     if order["role"] == "tester":
         from tiers.sandbox.inside import tester
 
@@ -108,21 +108,25 @@ def fault(error: BaseException) -> str:
     return f"{kind[:60]}|{line}"
 
 
-def _call(order: Order, program: Sequence[CodeType]) -> None:
+def _series(order: Order, program: Sequence[CodeType], channel: Any) -> None:
+    """Run the module once, then every call that is ordered, in this one process, as data sets do."""
     namespace = execute(program, "solution")
-    target = resolve(namespace, order["target"])
-    if target is None:
-        os.write(NOTE, b"N")
-        return
-    value = target(*order["args"], **order["kwargs"])
+    while (call := channel.receive()) is not None:
+        channel.send(*_called(namespace, call, order["output"]))
+
+
+def _called(namespace: Mapping[str, Any], call: Order, room: int) -> tuple[bytes, bytes]:
+    """One call: a value, or what was raised, or that there is nothing of that name."""
     try:
-        text = Writer(room=order["output"]).write(value)
+        target = resolve(namespace, call["target"])
+        if target is None:
+            return b"N", b""
+        value = target(*call["args"], **call["kwargs"])
+        return b"V", Writer(room=room).write(value).encode()
     except TooBig as error:
-        os.write(NOTE, b"B" + str(error).encode())
-        return
-    rest = memoryview(b"V" + text.encode())
-    while rest:
-        rest = rest[os.write(NOTE, rest) :]
+        return b"B", str(error).encode()
+    except BaseException as error:  # noqa: BLE001 - even SystemExit is only this call's failure
+        return b"E", fault(error).encode("utf-8", "replace")
 
 
 def resolve(namespace: Mapping[str, Any], target: str) -> Any:

@@ -20,6 +20,7 @@ from tiers.sandbox.inside.confine import Confinement, confine
 READY, COMPILED, FAULT, ENDED, MESSAGE = b"R", b"C", b"F", b"T", b"M"
 HEADER = "exit={} signal={} wall={!r} cpu={!r} peak={} over={} out={} err={} note={}\n"
 _CHUNK = 1 << 16
+_CONVERSATIONS = ("session", "series")
 
 
 class Channel:
@@ -121,13 +122,13 @@ def _run(channel: Channel, order: dict[str, Any], program: Any, *, tidy: bool) -
     started = time.monotonic()
     child = os.fork()
     if child == 0:
-        session = order["verb"] == "session"
+        session = order["verb"] in _CONVERSATIONS
         kept = (channel.orders, channel.results) if session else ()
         programs.enter(order, (pipes.stdin[0], pipes.out[1], pipes.err[1], pipes.note[1]), kept)
         return programs.job(order, program, channel if session else None)
     for descriptor in (pipes.stdin[0], pipes.out[1], pipes.err[1], pipes.note[1]):
         os.close(descriptor)
-    watch = _Watch(child, pipes, order, None if order["verb"] == "session" else channel)
+    watch = _Watch(child, pipes, order, None if order["verb"] in _CONVERSATIONS else channel)
     watch.follow()
     status, usage = watch.reap()
     if tidy:
