@@ -90,7 +90,7 @@ def conformance(
     reason = verifier.unavailable()
     items = 0
     given: JsonObject = {}
-    if found[-1].verdict != "failed" and not (verifier.info.external and params is None):
+    if found[-1].verdict != "failed" and not (verifier.info.external and not params):
         given = _params(verifier, params or {})
     if found[-1].verdict == "failed":
         found.append(checks.skipped("execution", "its parameters are not sound"))
