@@ -266,7 +266,7 @@ def test_a_sandbox_that_leaks_is_refused(sandbox: probe.Sandbox, monkeypatch: py
 
     def leaky(*args: Any, **kwargs: Any) -> list[str]:
         tight = line(*args, **kwargs)
-        place = tight.index("--dev")
+        place = tight.index("--remount-ro")
         return [
             *tight[:place],
             "--perms",
