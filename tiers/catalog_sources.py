@@ -39,8 +39,8 @@ class Sources:
 
     Nothing shipped is imported before ``load``, so that a child imports only what it runs. ``plugins``
     are modules with a tuple ``VERIFIERS`` of classes, or paths of single classes. Raises
-    ``BrokenPlugin`` for a plugin that cannot be imported and for a name declared twice, unless it is the
-    same class both times.
+    ``BrokenPlugin`` for a plugin that cannot be imported and for a name declared twice; a single class
+    may be one that is declared anyway.
     """
 
     def __init__(
@@ -55,7 +55,8 @@ class Sources:
             self._declare(name, path)
         for module in plugins:
             for name, path in _module_verifiers(module):
-                self._declare(name, path)
+                if path != module or self._paths.get(name) != path:
+                    self._declare(name, path)
 
     def names(self) -> tuple[str, ...]:
         """Every declared name, shipped ones first."""
@@ -77,8 +78,6 @@ class Sources:
         return verifier
 
     def _declare(self, name: str, path: str) -> None:
-        if self._paths.get(name) == path:
-            return
         if name in self._paths:
             raise BrokenPlugin(f"verifier {name} is declared by {self._paths[name]} and by {path}")
         self._paths[name] = path

@@ -224,6 +224,12 @@ def test_a_plugin_module_adds_verifiers_and_may_not_replace_one() -> None:
     assert added.verifier("door").version == "1"
     with pytest.raises(BrokenPlugin, match="door is declared by"):
         Sources((__name__,), shipped={"door": f"{__name__}:Door"}, installed=False)
+    single = f"{__name__}:Door"
+    assert Sources((single,), shipped={"door": single}, installed=False).names() == ("door",)
+    with pytest.raises(BrokenPlugin, match="door is declared by"):
+        Sources((single,), shipped={"door": f"{__name__}:Renamed"}, installed=False)
+    with pytest.raises(BrokenPlugin, match="plugin json:JSONDecoder is not a subclass"):
+        Sources(("json:JSONDecoder",), installed=False)
     with pytest.raises(BrokenPlugin, match="plugin module no_such_module"):
         Sources(("no_such_module",), shipped={}, installed=False)
 
