@@ -123,12 +123,27 @@ RIGHT: dict[str, list[tuple[str, list[str]]]] = {
         (r"x\ge3", [r"[3,\infty)", r"3\le x", r"x \geqslant 3"]),
         (r"-1\le x\le 4", ["[-1,4]", r"4\geq x\geq-1", r"x\in[-1,4]"]),
     ],
+    "as programs and people write": [
+        ("568*y**4 + 3", ["3+568y^4", "568y^{4}+3", "3 + 568*y^4"]),
+        ("120496", ["0x1d6b0", "0x1D6B0", "0b11101011010110000"]),
+        (r"x*asin(3*x) + sqrt(1 - 9*x**2)/3", [r"x\arcsin(3x)+\frac13\sqrt{1-9x^2}", r"x\arcsin 3x+\frac{\sqrt{1-9x^2}}{3}"]),
+        ("5000000", ["5 million", r"5\text{ million}", "5,000,000"]),
+        ("1.5 million", ["1,500,000", r"1.5\times 10^6"]),
+        ("5", ["BC=5", r"x_1=5", r"f(2)=5", r"P(A)=5"]),
+        (r"60^\circ", [r"\angle ABC=60^\circ", r"\angle A = 60"]),
+        ("n(n-1)", [r"\frac{n!}{(n-2)!}"]),
+        ("3:30", ["3:30", "3 : 30"]),
+        ("[]", ["[]", "[ ]"]),
+    ],
     "choices": [
         ("(B)", ["B", "(B)", r"\text{B}", r"\textbf{(B)}", "B.", "B) 12", "b", r"\mathrm{B}", r"\text{(B)}", "option B"]),
         ("C", ["C", "(C)", r"\text{C}", "(c)", "C. the third", r"\textbf{(C)}\ 12"]),
     ],
     "words": [
         (r"\text{even}", ["even", "Even", r"\text{Even}", r"\text{even}.", "even."]),
+        ("3:30 PM", ["3:30 p.m.", r"3{:}30\text{ PM}".replace("{:}", ":"), "3:30 pm"]),
+        ("Lily is a knight, and Logan is a knave.", ["Lily is a knight, and Logan is a knave"]),
+        ("DRUM,DRAM,DRAT", ["drum,dram,drat"]),
         ("Tuesday", ["tuesday", r"\text{Tuesday}", "Tuesday"]),
         ("yes", ["Yes", r"\text{yes}", "YES"]),
         (r"\text{no solution}", ["no solution", r"\text{No solution}", "No Solution."]),
@@ -218,6 +233,13 @@ WRONG: dict[str, list[tuple[str, list[str]]]] = {
     ],
     "inequalities": [
         ("y>2x+1", ["y<2x+1", r"y\ge2x+1", "y=2x+1", "2x+1>y"]),
+    ],
+    "as programs and people write": [
+        ("-0x94b47bf", ["0x1d6b0", "0", "0x94b47bf"]),
+        ("5", ["5 million", r"5\text{ dozen}", "5 hundredths", r"5\text{ halves}", "f(5)=7", r"5\text{x}", "x5"]),
+        ("3:30", ["1:10", "3.5", "30:3", "3:31"]),
+        ("n", [r"n+\sin(\pi n)+0n!", r"n\cos(2\pi n)", r"\lfloor n\rfloor"]),
+        ("Lily is a knight, and Logan is a knave.", ["Lily is a knave, and Logan is a knight.", "Lily is a knight"]),
     ],
     "choices": [
         ("(B)", ["A", "(C)", "A or B", "B or C", "A, B", "(A) or (B)", "12", "AB", "B, C", "B/C", "not B"]),

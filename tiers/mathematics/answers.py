@@ -13,12 +13,14 @@ from tiers.mathematics.nodes import (
     Listing,
     NamedSet,
     Node,
+    Num,
     Quantity,
     Sym,
     Table,
     Union,
     Without,
     is_scalar,
+    multiply,
 )
 from tiers.mathematics.refusals import MAX_CELLS, MAX_MEMBERS, too_large, unparsable
 from tiers.mathematics.tokens import tokenize
@@ -26,8 +28,13 @@ from tiers.mathematics.tokens import tokenize
 _RELATIONS = frozenset({"=", "≠", "≈", "<", ">", "≤", "≥"})
 _SEPARATORS = {",": ",", ";": ",", "and": "and", "or": "or"}
 _CONNECTIVES = re.compile(
-    r"\b(or|and|not|maybe|either|perhaps|but|if|because|otherwise|is|are|if)\b|[0-9]{2}", re.I
+    r"\b(or|and|not|maybe|either|perhaps|but|if|because|otherwise|is|are|plus|minus|times|over|more|less|than|half"
+    r"|halves|thirds?|quarters?|fourths?|fifths?|tenths?|hundredths?|thousandths?|twice|double|triple|negative|least"
+    r"|most|about|almost|nearly|approximately|root|factorial|power|hundred|thousand|million|billion|trillion|dozens?"
+    r")\b|[0-9]{2}",
+    re.I,
 )
+_MULTIPLIERS = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 _UNIT = re.compile(r"[A-Za-z°²³%/^().' -]+[0-9]?[A-Za-z°²³%/^(). -]*")
 
 
@@ -148,7 +155,9 @@ class AnswerReader(ExpressionReader):
             items.append(self.expression())
         if not all(is_scalar(item) for item in items):
             raise unparsable("a ratio of what is not numbers")
-        return Brackets(":", tuple(items), ":")
+        last, before = self.tokens[self.at - 1], self.tokens[self.at - 2][0]
+        clock = last[0] == "n" and len(last[1]) == 2 and before == ":"
+        return Brackets(":", tuple(items), "clock" if clock else ":")
 
     def _with_unit(self, node: Node, currency: str) -> Node:
         """Attach what is written beside a value as its unit."""
@@ -156,7 +165,8 @@ class AnswerReader(ExpressionReader):
         if self.take("%"):
             unit = "%"
         elif self.kind() == "t":
-            unit = self._unit()
+            node = self._multiplied(node)
+            unit = unit or (self._unit() if self.kind() == "t" else "")
         elif isinstance(node, Degrees):
             node, unit = node.value, "°"
             if self.tokens[self.at] in (("v", "C"), ("v", "F")):
@@ -167,6 +177,18 @@ class AnswerReader(ExpressionReader):
         if not is_scalar(node):
             raise unparsable("a unit beside what is not a number")
         return Quantity(node, unit)
+
+    def _multiplied(self, node: Node) -> Node:
+        """``5 million``: the word is part of the number."""
+        first, _, rest = self.tokens[self.at][1].partition(" ")
+        factor = 12 if first.lower() == "dozen" else 10 ** _MULTIPLIERS.get(first.lower(), 0)
+        if factor == 1 or not is_scalar(node):
+            return node
+        if rest:
+            self.tokens[self.at] = ("t", rest)
+        else:
+            self.at += 1
+        return multiply(node, Num(factor))
 
     def _unit(self) -> str:
         unit = ""

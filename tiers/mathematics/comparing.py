@@ -224,6 +224,10 @@ def _quotient(node: Node) -> Node | None:
 
 
 def _ratios(gold: Brackets, answer: Brackets, rules: Rules) -> Match:
+    if "clock" in (gold.closing, answer.closing):  # 3:30 may be a time, which 1:10 is not
+        return _together(
+            [same(one, two, rules.tolerance) for one, two in zip(gold.items, answer.items, strict=True)]
+        )
     pairs = [
         (multiply(one, answer.items[0]), multiply(two, gold.items[0]))
         for one, two in zip(gold.items, answer.items, strict=True)

@@ -17,6 +17,7 @@ from typing import Any
 from tiers.mathematics.forms import ONE as FORM_ONE
 from tiers.mathematics.forms import Form, decisive, difference_is_zero, inverse, times
 from tiers.mathematics.nodes import (
+    Call,
     Const,
     Node,
     Num,
@@ -38,6 +39,8 @@ ATTEMPTS = 14
 ENOUGH_POINTS = 6
 MIN_POINTS = 3
 FIRST_PRECISION = 320  # bits
+_DISCRETE = frozenset({"factorial", "factorial2", "binomial"})
+_WHOLE_NAMES = frozenset("nkmrj")
 MAX_EFFORT = 3_000_000  # bits times nodes of one evaluation
 _SYMBOLIC_CODES = ("too_large",)
 
@@ -235,7 +238,8 @@ def _functions(gold: Node, answer: Node) -> Match:
         isinstance(here, Const) and here.name == "i" for side in (gold, answer) for here in walk(side)
     )
     compared = 0
-    for values in points(names, _seed(gold, answer)):
+    whole = _for_whole_numbers(gold, answer, names)
+    for values in points(names, _seed(gold, answer), whole=whole):
         equal = _same_at(gold, answer, values, real)
         if equal is None:
             continue
@@ -265,15 +269,24 @@ def _same_at(gold: Node, answer: Node, values: Mapping[str, Rational], real: boo
         raise
 
 
-def points(names: list[str], seed: bytes) -> Iterator[dict[str, Rational]]:
-    """Rational points of both signs, then whole numbers; the same for the same seed."""
-    for attempt in range(2 * ATTEMPTS):
+def _for_whole_numbers(gold: Node, answer: Node, names: list[str]) -> bool:
+    """Whether only whole numbers are meant: factorials of what is named like a whole number.
+
+    No answer can bring this about together with a function that vanishes at whole numbers.
+    """
+    calls = {here.name for side in (gold, answer) for here in walk(side) if isinstance(here, Call)}
+    return bool(calls) and calls <= _DISCRETE and set(names) <= _WHOLE_NAMES
+
+
+def points(names: list[str], seed: bytes, *, whole: bool = False) -> Iterator[dict[str, Rational]]:
+    """Rational points of both signs, then whole numbers (or these only); the same for the same seed."""
+    for attempt in range(ATTEMPTS if whole else 0, 2 * ATTEMPTS):
         values: dict[str, Rational] = {}
         for place, name in enumerate(names):
             digest = hashlib.blake2b(seed + f"{attempt}/{name}".encode(), digest_size=8).digest()
             number = int.from_bytes(digest[:4], "big")
             if attempt >= ATTEMPTS:
-                values[name] = 1 + number % 9
+                values[name] = 1 + number % 40
                 continue
             size = Fraction(number % 999_983 + 1, (150_001, 400_009, 1_500_007)[attempt % 3])
             values[name] = -size if (attempt >> (place % 3)) & 1 else size

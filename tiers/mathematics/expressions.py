@@ -107,8 +107,8 @@ class ExpressionReader(NumeralReader):
     def _juxtaposed(self, left: Node) -> Node:
         token = self.tokens[self.at]
         previous = self.tokens[self.at - 1][0]
-        if token[0] == "n" and previous not in ("}", ")", "]", "v", "k", "half", "!", "°", "sup"):
-            raise unparsable("two numerals side by side")
+        if token[0] == "n" and previous not in ("}", ")", "]", "!"):
+            raise unparsable("a numeral beside what it could belong to")
         right = self._factor()
         proper = (
             (token == ("c", "frac") or token[0] == "half")
@@ -271,6 +271,9 @@ class ExpressionReader(NumeralReader):
         self.enter()
         bars, self.bars = self.bars, int(opening == "|")
         closing = _CLOSERS[opening]
+        if opening == "[" and self.take("]"):
+            self.depth -= 1
+            return Brackets("[", (), "]")
         items = [self.member() if opening in ("(", "[") else self.expression()]
         if opening == "{" and self.tokens[self.at] == ("c", "over"):
             self.at += 1

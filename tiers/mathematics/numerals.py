@@ -8,6 +8,7 @@ from tiers.mathematics.nodes import Node, Num, Sym
 from tiers.mathematics.refusals import MAX_BITS, MAX_DEPTH, too_large, unparsable
 from tiers.mathematics.tokens import Token
 
+_BASES = {"0x": 16, "0b": 2, "0o": 8}
 _END: Token = ("", "")
 
 
@@ -53,6 +54,8 @@ class NumeralReader:
         return Num(Fraction(int(top), int(bottom)))
 
     def _number(self, text: str) -> Node:
+        if text[:2].lower() in _BASES:
+            return Num(int(text, _BASES[text[:2].lower()]))
         if text.isdigit():
             number = Num(int(text))
         else:

@@ -12,6 +12,7 @@ from tiers.mathematics.nodes import (
     Brackets,
     Chain,
     Node,
+    Num,
     Product,
     Quantity,
     Rational,
@@ -80,7 +81,15 @@ def is_name(node: Node) -> bool:
         return True
     if isinstance(node, Brackets):
         return all(isinstance(item, Sym) for item in node.items)
-    return is_application(node)
+    return is_application(node) or _is_figure(node)
+
+
+def _is_figure(node: Node) -> bool:
+    """Whether this reads as a segment or angle named by its points: ``AB``, ``ABC``."""
+    if not isinstance(node, Product) or not 2 <= len(node.factors) <= 4:
+        return False
+    names = [factor.name for factor in node.factors if isinstance(factor, Sym)]
+    return len(set(names)) == len(node.factors) and all(len(name) == 1 and name.isupper() for name in names)
 
 
 def is_application(node: Node) -> bool:
@@ -90,7 +99,7 @@ def is_application(node: Node) -> bool:
     function, variable = node.factors
     return (
         isinstance(function, Sym)
-        and isinstance(variable, Sym)
+        and isinstance(variable, Sym | Num)
         and function.name[0] in "fghpqstuvwyFGHPQSTVWAC"
     )
 

@@ -24,13 +24,14 @@ from tiers.mathematics.vocabulary import (
 Token = tuple[str, str]
 
 _NUMBER = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
+_PROGRAMMED = r"0(?:[xX][0-9A-Fa-f]+|[bB][01]+|[oO][0-7]+)(?![0-9A-Za-z.^_])"
 # '2e-1' is 2e - 1: programs print two digits ('1e-05'), people write a point ('1.5e-3') or '1e-3'.
 _SCIENTIFIC = (
     r"(?:(?:[0-9]+\.[0-9]*|\.[0-9]+|(?<![0-9.])1(?=[eE]))[eE][+-]?[0-9]{1,7}|[0-9]+[eE](?:[+-]?[0-9]{2,7}|[0-9]))"
     r"(?![0-9A-Za-z.^])"
 )
 _TOKEN = re.compile(
-    rf"(?P<n>{_SCIENTIFIC}|{_NUMBER})|(?P<w>[A-Za-z]+)|\\(?P<c>[A-Za-z]+)\*?|\\(?P<e>.)|(?P<s>\s+)|(?P<o>.)",
+    rf"(?P<n>{_PROGRAMMED}|{_SCIENTIFIC}|{_NUMBER})|(?P<w>[A-Za-z]+)|\\(?P<c>[A-Za-z]+)\*?|\\(?P<e>.)|(?P<s>\s+)|(?P<o>.)",
     re.DOTALL,
 )
 _GROUP_MARK = re.compile(
@@ -91,6 +92,8 @@ def _prepared(text: str, thousands: bool, decimal_comma: bool) -> str:
             text = _GROUP_MARK.sub("", text)
         if thousands and "," in text:
             text = _outside_brackets(text)
+    if "**" in text:
+        text = text.replace("**", "^")
     if "frac" in text:
         text = _FRACTION_DIGITS.sub(r"\\frac{\1}{\2}", text)
     return text
@@ -187,8 +190,9 @@ def _phrase(content: str, name: str) -> list[Token]:
         return [("n", _numeral(content))]
     if not content:
         return []
-    if name in FONTS and len(content) == 1 and content.isalpha() and content not in UNIT_WORDS:
-        return [("v", content)] if name in ("mathit", "mathrm", "rm") else [("v", f"{name} {content}")]
+    if len(content) == 1 and content.isalpha() and content not in UNIT_WORDS:
+        bold = name in FONTS and name not in ("mathit", "mathrm")
+        return [("v", f"{name} {content}" if bold else content)]
     if content in (",", ";"):
         return [(content, content)]
     if len(content) > 60 or not _TEXT_CHARS.fullmatch(content):

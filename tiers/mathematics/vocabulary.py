@@ -77,9 +77,8 @@ COMMANDS: Table = {
 DROPPED = frozenset(
     [
         *_words("left right middle big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr"),
-        *_words(
-            "displaystyle textstyle scriptstyle limits nolimits mathstrut strut hfill rm bf it boxed fbox"
-        ),
+        *_words("displaystyle textstyle scriptstyle limits nolimits mathstrut strut hfill rm bf it"),
+        *_words("boxed fbox angle triangle"),
         *_words("quad qquad thinspace enspace space medspace thickspace negthinspace , ; : ! > ( ) [ ] /"),
         *" \n\t",
     ]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from tiers.mathematics.refusals import MAX_ANSWER, Refusal, too_large, unparsable
+from tiers.mathematics.vocabulary import WORDS
 
 _WRAPPED = re.compile(
     r"\\(?:boxed|fbox|text|textbf|textit|textrm|mathrm|mathbf|mathsf|mbox|operatorname)\s*\{([^{}]*)\}"
@@ -18,7 +19,10 @@ _CHOICE = re.compile(
 )
 _MORE = re.compile(r"^(?:or|and|/|,|;|\||&|\()|\bor\b", re.IGNORECASE)
 _LETTERS = re.compile(r"\(?\s*([A-J])\s*\)?")
-_WORDS = re.compile(r"[A-Za-z][A-Za-z' -]*")
+_WORDS = re.compile(r"[A-Za-z\"'(][A-Za-z,.;:?!\"'() -]*")
+_RUN = re.compile(r"[A-Za-z]{4,}")
+_STOP = re.compile(r"(?<![0-9])\.|\.(?![0-9])")
+_CLOCK = re.compile(r"[0-9]{1,2}(?::[0-5][0-9]){1,2}\s*[ap]\.?\s*m", re.IGNORECASE)
 _PLAIN = frozenset(
     re.findall(
         "[a-z]+",
@@ -78,14 +82,16 @@ def looks_like_choice(text: str) -> bool:
 def looks_like_words(text: str) -> bool:
     """Whether a reference is plain words rather than mathematics."""
     words = plain(text)
-    if not _WORDS.fullmatch(words):
-        return False
-    pieces = words.replace("-", " ").split()
-    if any(piece.casefold() in _PLAIN for piece in pieces):
+    if _CLOCK.fullmatch(words):
         return True
-    return bool(pieces) and any(len(piece) > 3 for piece in pieces)
+    if "\\" in words or not _WORDS.fullmatch(words):
+        return False
+    if any(piece.casefold() in _PLAIN for piece in words.split()):
+        return True
+    return any(run not in WORDS and run.lower() not in WORDS for run in _RUN.findall(words))
 
 
 def same_words(gold: str, answer: str) -> bool:
-    """Equal but for case, layout and a last full stop."""
-    return plain(gold).casefold() == plain(answer).casefold()
+    """Equal but for case, layout and full stops."""
+    one, two = (_STOP.sub("", plain(text)).casefold() for text in (gold, answer))
+    return one == two
