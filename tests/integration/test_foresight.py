@@ -109,6 +109,12 @@ def parsed(items: list[Any]) -> list[TrajectorySubmission | InvalidInput]:
 
 
 def foresee(story: Story, run: str, items: list[Any]) -> Foreseen:
+    """What is foreseen once the child is warm: an earlier test may have cost it its life."""
+    seen = once(story, run, items)
+    return seen if not seen.gave_up else once(story, run, items)
+
+
+def once(story: Story, run: str, items: list[Any]) -> Foreseen:
     sound = {at: item for at, item in enumerate(items) if isinstance(item, TrajectorySubmission)}
     until = time.monotonic() + 60.0
     return story.service.foresee(story.workers[0]._harness, "intake", PROJECT, run, sound, until)
@@ -259,7 +265,8 @@ def test_an_item_that_does_not_end_is_left_to_the_queue(told: Story) -> None:
     items = [{"id": f"t{n}", "ladder": "hostile", "answer": {"do": "ok", "n": n}} for n in range(8)]
     items.insert(4, {"id": "slow", "ladder": "hostile", "answer": {"do": "sleep", "s": 1.5}})
     batch = parsed(items)
-    seen = foresee(told, "r", batch)
+    foresee(told, "r", batch[:1])
+    seen = once(told, "r", batch)
     ended = {name for (name, _, _), plan in seen.plans.items() if plan.ended is not None}
     assert {"t0", "t1", "t2", "t3"} <= ended
     assert "slow" not in ended

@@ -22,7 +22,7 @@ from verifier_service.domain.climb import (
 )
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ladders import Rung
-from verifier_service.domain.planning import plan_check, unplannable
+from verifier_service.domain.planning import plan_check, reads_turns, unplannable
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.scoring import UNPLANNABLE, unjudged_process
@@ -138,7 +138,8 @@ def _demand_fast(
         check = known.plans.get((standing.id, rung.path, standing.subject))
         if check is None:
             secret = secrets[standing.project]
-            check = plan_check(catalog, standing, rung, bodies[standing.pk], secret=secret)
+            source, body = case.ladder.spec.candidate, bodies[standing.pk]
+            check = plan_check(catalog, standing, rung, body, source=source, secret=secret)
         of_run.setdefault((standing.project, standing.run), []).append((case, rung, check))
     for (project, run), group in of_run.items():
         refs = tx.checks.ensure(project, run, [check for _, _, check in group])
@@ -221,7 +222,7 @@ def _bodies(
     wanted = {case.standing.pk for case, _ in asked} - known.keys()
     if not wanted:
         return known
-    turns = any("turns" in catalog.verifier(rung.use.use).reads for _, rung in asked)
+    turns = any(reads_turns(catalog, case.ladder, rung) for case, rung in asked)
     return {**known, **tx.trajectories.bodies(wanted, turns=turns)}
 
 

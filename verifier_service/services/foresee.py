@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from verifier_service.domain.attempts import completion_of, job_of
 from verifier_service.domain.cases import Body, Case, NewTrajectory
@@ -30,6 +31,7 @@ from verifier_service.domain.states import CheckState
 from verifier_service.domain.trajectories import TrajectorySubmission
 
 ROUNDS = 2  # identify, then the ladder
+QUICK_S = 0.02  # what takes longer gains nothing from being foreseen
 FIRST_S = 1.0  # until the first result: a cold child has to load its libraries
 NEXT_S = 0.25  # between results
 SLICE_S = 0.2  # what is asked of the child at once, by the verifiers' own estimate
@@ -165,19 +167,16 @@ class Foresight:
         if not rungs or not all(self._can_run(rung) for rung in rungs):
             del self._climbing[position]
             return []
-        body = self._bodies[position]
-        return [
-            (position, rung, plan_check(self._catalog, case.standing, rung, body, secret=self._secret))
-            for rung in rungs
-        ]
+        body, source = self._bodies[position], case.ladder.spec.candidate
+        plan = partial(plan_check, self._catalog, case.standing, source=source, secret=self._secret)
+        return [(position, rung, plan(rung, body)) for rung in rungs]
 
     def _can_run(self, rung: Rung) -> bool:
         if unplannable(self._catalog, rung) is not None:
             return False
         info = self._catalog.verifier(rung.use.use)
-        return (
-            info.tier is Tier.FAST and not info.external and self._catalog.availability(info.name) is None
-        )
+        quick = info.tier is Tier.FAST and not info.external and info.typical_cpu_s <= QUICK_S
+        return quick and self._catalog.availability(info.name) is None
 
     def ask(self, tx: Transaction) -> Iterator[list[Job]]:
         """What was planned and nobody has asked for before, as jobs, in slices of one verifier each."""
