@@ -4,13 +4,13 @@
 
 In one run, for the same bodies:
 
-* ``rdkit``    raw calls in this process: parse, canonical SMILES, InChIKey (molecules only);
+* ``rdkit``    raw calls in this process: parse, canonical SMILES, InChIKey (where it is about molecules);
 * ``trivial``  FastAPI with a pydantic body model and a scorer that does next to nothing, nothing stored;
 * ``service``  `verifier serve`: the ladder's checks, everything persisted, a final record for each
                trajectory.
 
-Ladders: ``full`` (5 turns, about 2.8 kB, six checks), ``molecule-identity`` (two checks, no turns) and
-``one-check`` (one check that compares two texts, no turns).
+Ladders: ``full`` (5 turns, about 2.8 kB, six checks), ``molecule-identity`` (two checks, no turns),
+``math`` (one check, integers) and ``one-check`` (one check that compares two texts), both without turns.
 
 CPU is read from the operating system for the server process and its children apart; the verifiers' own
 time is what the service measured and charged. ``beyond`` = server + children - verifiers: the price of
@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import httpx
 import psutil
 
-from benchmarks.ingest_scenarios import SCENARIOS, Scenario, molecules
+from benchmarks.ingest_scenarios import SCENARIOS, Scenario, longer_molecules, molecules
 
 CPU_HOUR_CREDITS = 0.05
 TRIVIAL = """
@@ -173,7 +173,7 @@ def main() -> None:
     arguments = parser.parse_args()
     scenario, count = SCENARIOS[arguments.ladder], arguments.count
     print(f"{scenario.name}: {count} trajectories; checks: {scenario.checks}")
-    if scenario.name != "one-check":
+    if scenario.texts is longer_molecules:
         print(f"rdkit parse + canonical + InChIKey: {raw_rdkit(molecules(count)):.0f} us CPU each")
     heads = "".join(f"{head:>10}" for head in ("traj/s", "server", "children", "verifiers", "beyond"))
     print(f"{'us CPU per trajectory':26}{heads}")

@@ -95,6 +95,17 @@ def molecule_only(index: int, smiles: str, tag: str) -> dict[str, Any]:
     return _bare("molecule-identity", "Which molecule is it?", {"smiles": smiles}, smiles, index, tag)
 
 
+def integers(count: int, tag: str) -> list[str]:
+    """Integers that no other tag has."""
+    return [str(sum(tag.encode()) * 1_000_000 + index) for index in range(count)]
+
+
+def sum_only(index: int, text: str, tag: str) -> dict[str, Any]:
+    """One submission for the shipped ladder ``math``."""
+    answer = f"Adding both numbers gives $\\boxed{{{text}}}$."
+    return _bare("math", f"What is {int(text) - 7} + 7?", {"answer": text}, answer, index, tag)
+
+
 def text_only(index: int, text: str, tag: str) -> dict[str, Any]:
     """One submission for the ladder with one check."""
     return _bare("one-check", f"What is the name of number {index}?", {"text": text}, text, index, tag)
@@ -119,6 +130,7 @@ SCENARIOS = {
     for scenario in (
         Scenario("full", FULL_LADDER, longer_molecules, with_turns, "identify, 2 gates, judge, 2 process"),
         Scenario("molecule-identity", None, longer_molecules, molecule_only, "identify, judge"),
+        Scenario("math", None, integers, sum_only, "judge"),
         Scenario("one-check", ONE_CHECK_LADDER, numbers, text_only, "judge"),
     )
 }

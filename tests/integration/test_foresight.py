@@ -293,11 +293,12 @@ def test_who_waits_is_answered_with_the_reward_and_who_does_not_is_answered_at_o
     told: Story, children: ProcessHarness
 ) -> None:
     waits, goes = parsed(BATCH[:2]), parsed([BATCH[1] | {"id": "queued", "answer": "CCF", "turns": []}])
+    foresee(told, "warm", waits)
     outcomes = gathered(
         told, children, ("r1", waits[:1], True), ("r1", goes, False), ("r1", waits[1:], True)
     )
     assert [one.results[0].status for one in outcomes] == ["accepted"] * 3
-    assert told.latest("r1", "right").reward == told.latest("r1", "respelt").reward
+    assert told.latest("r1", "right").outcome == told.latest("r1", "respelt").outcome == 1.0
     assert told.standing("r1", "queued").status is None
     assert [bool(one.woken) for one in outcomes] == [False, True, False]
 

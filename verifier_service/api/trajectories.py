@@ -26,7 +26,7 @@ from verifier_service.services.intake import Intake
 router = APIRouter(prefix="/v1/runs/{run}/trajectories", tags=["trajectories"])
 
 NOT_YET = "The wait is not met for every item"
-EAGER_S = 2.0  # who waits that long may be answered after the fast checks and not before
+EAGER_S = 4.0  # who waits that long may be answered after the fast checks and not before
 RECORD_BYTES = 1_000  # a reward record in JSON, roughly
 
 

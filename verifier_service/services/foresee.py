@@ -32,8 +32,8 @@ from verifier_service.domain.trajectories import TrajectorySubmission
 
 ROUNDS = 2  # identify, then the ladder
 QUICK_S = 0.02  # what takes longer gains nothing from being foreseen
-FIRST_S = 1.0  # until the first result: a cold child has to load its libraries
-NEXT_S = 0.25  # between results
+FIRST_S = 2.0  # until the first result: a cold child has to load its libraries
+NEXT_S = 0.5  # between results
 SLICE_S = 0.2  # what is asked of the child at once, by the verifiers' own estimate
 
 
