@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -45,10 +46,11 @@ def try_(
     highest = _tier(tier)
     require_server()
     from verifier_service.cli.trial_run import trial
-    from verifier_service.cli.trial_view import show, summary
+    from verifier_service.cli.trial_view import ending, show, summary
 
     began = time.monotonic()
-    tried: list[Tried] = []
+    endings: Counter[str] = Counter()
+    refused: list[Tried] = []
     with (
         opened(file) as (stream, total),
         trial(ladder, highest, tuple(plugin or ())) as run,
@@ -56,15 +58,15 @@ def try_(
     ):
         task = progress.add_task("trying", total=total)
         for each in _all(run, stream, show_reference=show_reference):
-            tried.append(each.without_details())
+            endings[ending(each)] += 1
+            refused += [each] if each.error is not None else []
             progress.advance(task)
             if as_json:
                 dump(each)
             else:
                 show(each)
     if not as_json:
-        summary(tried, time.monotonic() - began)
-    refused = [each for each in tried if each.error is not None]
+        summary(endings, time.monotonic() - began)
     for each in refused if as_json else ():
         note(f"line {each.line}: {each.error.code}: {each.error.message}" if each.error else "")
     if refused:
