@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 MAX_REQUESTS = 256
 MAX_ITEMS = 1_024
 OWNER = "intake"
-FORESIGHT_S = 1.0
+FORESIGHT_S = 2.0
 REST_S = 2.0  # after an item that did not end: where there is one there are more, and a child has to start
 
 T = TypeVar("T")
@@ -64,6 +64,7 @@ class Gatherer:
         self._queue: list[_Request] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
+        self._commits: asyncio.Task[None] | None = None
         self._lane: anyio.CapacityLimiter | None = None
         self._harness = service.quick_harness() if foresight else None
         self._rests_until = 0.0
@@ -76,7 +77,8 @@ class Gatherer:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             # A lane of its own: readers that fill the thread pool cannot keep submissions waiting.
-            self._loop, self._task, self._lane = loop, None, anyio.CapacityLimiter(2)
+            self._loop, self._task, self._commits = loop, None, None
+            self._lane = anyio.CapacityLimiter(2)
         eager = eager and self._harness is not None
         request = _Request(project, run, items, eager, loop.create_future())
         self._queue.append(request)
@@ -91,18 +93,19 @@ class Gatherer:
 
     async def _drain(self) -> None:
         await asyncio.sleep(self._window_s)
-        before: asyncio.Task[None] | None = None
         while self._queue:
-            if before is not None and not self._queue[0].eager:
-                await before  # meanwhile more come, and share the next transaction
+            if not self._queue[0].eager:
+                await self._committed()  # meanwhile more come, and share the next transaction
             together = self._next()
             foreseen = await self._in_lane(self._foresee, together) if together[0].eager else {}
-            if before is not None:
-                await before
-            before = asyncio.create_task(self._finish(together, foreseen))
-            if not self._queue:
-                await before
+            await self._committed()
+            self._commits = asyncio.create_task(self._finish(together, foreseen))
         self._task = None
+
+    async def _committed(self) -> None:
+        """Wait for the transaction before: one at a time."""
+        if self._commits is not None:
+            await self._commits
 
     async def _finish(self, together: Sequence[_Request], foreseen: Sight) -> None:
         outcomes = await self._in_lane(self._commit, together, foreseen)
