@@ -22,7 +22,7 @@ from tiers.mathematics.nodes import (
     is_scalar,
     multiply,
 )
-from tiers.mathematics.refusals import MAX_CELLS, MAX_MEMBERS, too_large, unparsable
+from tiers.mathematics.refusals import MAX_CELLS, MAX_MEMBERS, MAX_NESTING, too_large, unparsable
 from tiers.mathematics.tokens import tokenize
 
 _RELATIONS = frozenset({"=", "≠", "≈", "<", ">", "≤", "≥"})
@@ -42,7 +42,21 @@ def read_answer(text: str, *, thousands: bool = True, decimal_comma: bool = Fals
     """Read the whole of ``text``. Raises ``Refusal``; a text that is read in part is not read."""
     text = text.strip().rstrip(".") if not text.endswith("\\right.") else text
     reader = AnswerReader(tokenize(text, thousands=thousands, decimal_comma=decimal_comma))
-    return reader.whole()
+    node = reader.whole()
+    _refuse_nesting(node, MAX_NESTING)
+    return node
+
+
+def _refuse_nesting(node: Node, levels: int) -> None:
+    """Comparing sets of sets multiplies with every level."""
+    if isinstance(node, Braces | Brackets | Listing):
+        if not levels:
+            raise too_large(f"sets and tuples nest deeper than {MAX_NESTING}")
+        for item in node.items:
+            _refuse_nesting(item, levels - 1)
+    elif isinstance(node, Chain | Union):
+        for part in node.parts:
+            _refuse_nesting(part, levels)
 
 
 class AnswerReader(ExpressionReader):

@@ -8,9 +8,9 @@ from functools import lru_cache
 
 from tiers.mathematics.answers import read_answer
 from tiers.mathematics.comparing import same_answer
+from tiers.mathematics.effort import begin
 from tiers.mathematics.equality import DEFAULT_TOLERANCE, Match, ReferenceRefusal, require_workable
 from tiers.mathematics.final_answer import FinalAnswer, final_answer
-from tiers.mathematics.forms import begin
 from tiers.mathematics.nodes import (
     Braces,
     Brackets,
