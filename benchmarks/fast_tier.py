@@ -69,9 +69,7 @@ def maths(count: int, port: int) -> None:
         own = _own_cpu(asked[1])
         with tempfile.TemporaryDirectory() as folder:
             http = _http_cpu(asked[2], port, Path(folder))
-        print(
-            f"\nmaths, {name}: {count} problems; us CPU per item, items per CPU second, ratio to math-verify"
-        )
+        print(f"\nmaths, {name}: {count} problems; us CPU each, items per CPU second, ratio to math-verify")
         for label, seconds in (("math-verify", baseline), ("verify", own), ("http", http)):
             print(f"  {label:14}{seconds * 1e6:10.0f}{1 / seconds:12.0f}{baseline / seconds:10.2f}")
         print(f"  {'forked':14}{'':10}{forked:12.0f}  on the clock")
