@@ -40,7 +40,9 @@ _UNIT = re.compile(r"[A-Za-z°²³%/^().' -]+[0-9]?[A-Za-z°²³%/^(). -]*")
 
 def read_answer(text: str, *, thousands: bool = True, decimal_comma: bool = False) -> Node:
     """Read the whole of ``text``. Raises ``Refusal``; a text that is read in part is not read."""
-    text = text.strip().rstrip(".") if not text.endswith("\\right.") else text
+    text = text.strip().rstrip("\\ ")
+    if not text.endswith("\\right."):
+        text = text.removesuffix(".")
     reader = AnswerReader(tokenize(text, thousands=thousands, decimal_comma=decimal_comma))
     node = reader.whole()
     _refuse_nesting(node, MAX_NESTING)
