@@ -15,7 +15,6 @@ from tiers.mathematics.nodes import (
     Node,
     Num,
     Quantity,
-    Sym,
     Table,
     Union,
     Without,
@@ -303,10 +302,3 @@ class AnswerReader(ExpressionReader):
         if environment == "vmatrix":
             raise unparsable("a determinant that is not worked out")
         return Table(tuple(rows))
-
-
-def left_of_definition(node: Node) -> bool:
-    """Whether this can stand left of ``=`` as a mere name: ``x``, or a tuple of names."""
-    if isinstance(node, Sym):
-        return True
-    return isinstance(node, Brackets) and all(isinstance(item, Sym) for item in node.items)
