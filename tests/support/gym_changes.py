@@ -200,7 +200,7 @@ def on_value(codec: Codec, change: Callable[[Any], Any]) -> Change:
 
     def changed(sample: Sample) -> str | None:
         value = codec.read(sample.text)
-        result = change(value)
+        result = change(value) if value else None
         return None if result is None or result == value else codec.write(result)
 
     return changed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.support.gym_changes import NUMBERS, Change, Codec, Sample, Shape, on_value, stepped
+from tests.support.gym_changes import NUMBER, NUMBERS, Change, Codec, Sample, Shape, on_value, stepped
 
 # Fractions
 
@@ -91,6 +91,13 @@ COMPLEX = Shape(
         "times i": lambda sample: f"{sample.text[:-1]}*i",
     },
 )
+
+
+def complex_numbers(text: str) -> Shape:
+    """The kind of one answer of ``complex_arithmetic``: a part that is zero is not written."""
+    if _COMPLEX.fullmatch(text):
+        return COMPLEX
+    return NUMBERS if NUMBER.fullmatch(text) else Shape({"i dropped": COMPLEX.wrong["i dropped"]})
 
 
 # Points, angles

@@ -22,12 +22,12 @@ from tests.support.gym_changes import (
     number_or_words,
 )
 from tests.support.gym_forms import (
-    COMPLEX,
     DURATIONS,
     FRACTIONS,
     PEOPLE,
     POLYNOMIALS,
     ROLES,
+    complex_numbers,
     geometry,
 )
 
@@ -220,7 +220,7 @@ _EXACT = {"relative_tolerance": 0.0}  # sums and differences of decimals: every 
 _FLOATS = {"relative_tolerance": 1e-12}  # the data set prints binary floats: 610040915.4679999
 JUDGED: dict[str, Judged] = {
     # algebra
-    "complex_arithmetic": _maths(COMPLEX, answer_type="expression"),
+    "complex_arithmetic": _maths(complex_numbers, answer_type="expression"),
     "polynomial_equations": _maths(
         lists(COMMAS, ordered=False),
         _in(_roots),
