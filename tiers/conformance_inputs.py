@@ -42,6 +42,13 @@ def hostile_candidates() -> Mapping[str, JsonValue]:
         "an object of a million characters": {"~": "~" * MEGABYTE},
         "90 lists in each other": {"~": deep},
         "huge numbers in an object": {"~": 1e308, "^": -(10**300), "|": 5e-324},
+        **hostile_texts(),
+    }
+
+
+def hostile_texts() -> Mapping[str, JsonValue]:
+    """Texts that are right for no task."""
+    return {
         "an empty text": "",
         "blanks": " \t\r\n ",
         "NUL characters": "\x00\x00",

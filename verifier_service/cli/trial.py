@@ -46,11 +46,11 @@ def try_(
     highest = _tier(tier)
     require_server()
     from verifier_service.cli.trial_run import trial
-    from verifier_service.cli.trial_view import ending, show, summary
+    from verifier_service.cli.trial_view import ending, summary
 
     began = time.monotonic()
     endings: Counter[str] = Counter()
-    refused: list[Tried] = []
+    refused = False
     with (
         opened(file) as (stream, total),
         trial(ladder, highest, tuple(plugin or ())) as run,
@@ -59,18 +59,24 @@ def try_(
         task = progress.add_task("trying", total=total)
         for each in _all(run, stream, show_reference=show_reference):
             endings[ending(each)] += 1
-            refused += [each] if each.error is not None else []
+            refused |= each.error is not None
             progress.advance(task)
-            if as_json:
-                dump(each)
-            else:
-                show(each)
+            _tell(each, as_json=as_json)
     if not as_json:
         summary(endings, time.monotonic() - began)
-    for each in refused if as_json else ():
-        note(f"line {each.line}: {each.error.code}: {each.error.message}" if each.error else "")
     if refused:
         raise typer.Exit(FAILED)
+
+
+def _tell(tried: Tried, *, as_json: bool) -> None:
+    from verifier_service.cli.trial_view import show
+
+    if not as_json:
+        show(tried)
+        return
+    dump(tried)
+    if tried.error is not None:
+        note(f"line {tried.line}: {tried.error.code}: {tried.error.message}")
 
 
 def _all(run: Trial, lines: Iterator[bytes], *, show_reference: bool) -> Iterator[Tried]:
