@@ -210,7 +210,7 @@ class ProcessHarness:
             if self._closing:
                 raise StartFailed("the harness is closing")
             try:
-                child = Child(lane, self._options.plugins, self._options.folder)
+                child = Child(lane, self._options)
             except OSError as error:
                 raise StartFailed(f"no process could be started: {error}") from error
             self._children[lane.name] = child

@@ -6,12 +6,11 @@ import os
 import select
 import time
 import weakref
-from collections.abc import Sequence
 
 from tiers.child_wire import Executing, FrameReader, Garbled, Kind, Ready, SharedPage, frame
 from tiers.harness_group import ProcessGroup, Usage
 from tiers.harness_nest import Nest
-from tiers.harness_options import Lane
+from tiers.harness_options import HarnessOptions, Lane
 from tiers.harness_spawner import Pipes, spawn_child
 
 Frames = list[tuple[Kind, bytes]]
@@ -28,7 +27,7 @@ class Child:
     closed, ``garbled`` when it sent something that is not the protocol.
     """
 
-    def __init__(self, lane: Lane, plugins: Sequence[str], folder: str | None) -> None:
+    def __init__(self, lane: Lane, options: HarnessOptions) -> None:
         """Start it, without waiting for it. Raises ``OSError``."""
         self.loaded: dict[str, Ready] = {}
         self.served = 0
@@ -36,9 +35,9 @@ class Child:
         self.silent = False
         self.garbled = False
         self._base_mb = self._grown_mb = self._weighed = 0.0
-        self._nest = Nest(folder)
+        self._nest = Nest(options.folder, options.environment)
         try:
-            process, self._pipes = spawn_child(self._nest, lane, plugins)
+            process, self._pipes = spawn_child(self._nest, lane, options.plugins)
         except BaseException:
             self._nest.remove()
             raise

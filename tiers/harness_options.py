@@ -18,7 +18,7 @@ class HarnessOptions(Record):
     after ``recycle_items`` or when it has grown by ``recycle_growth_mb`` since it was warm, which is
     looked at every ``weigh_s``.
     ``plugins`` are extra modules of verifiers; ``folder`` is where children get their temporary folders
-    (default: the system's).
+    (default: the system's). ``environment`` is added to their scrubbed environment; it may hold secrets.
     """
 
     start_s: float = Field(default=120.0, gt=0)
@@ -32,6 +32,7 @@ class HarnessOptions(Record):
     max_batch: int = Field(default=1024, ge=1)
     plugins: tuple[str, ...] = ()
     folder: str | None = None
+    environment: dict[str, str] = Field(default_factory=dict, repr=False)
 
 
 class Lane(Record):

@@ -260,11 +260,17 @@ def build(settings: Settings) -> Service:
         tariff=HourlyTariff(
             cpu_hour=settings.cpu_hour, gpu_hour=settings.gpu_hour, human_hour=settings.human_hour
         ),
-        harness=lambda: ProcessHarness(
-            catalog, HarnessOptions(beat_s=settings.lease_s / 3, plugins=tuple(settings.plugins))
-        ),
+        harness=lambda: ProcessHarness(catalog, _harness_options(settings)),
         defaults=RunSpec(budgets=Budgets(compute=settings.budget_compute, human=settings.budget_human)),
     )
     with service.store.begin() as tx:
         tenants.create_project(tx, catalog, settings.project)
     return service
+
+
+def _harness_options(settings: Settings) -> HarnessOptions:
+    return HarnessOptions(
+        beat_s=settings.lease_s / 3,
+        plugins=tuple(settings.plugins),
+        environment=settings.for_verifiers(),
+    )

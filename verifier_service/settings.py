@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from platformdirs import user_data_path
 from pydantic import Field
@@ -36,6 +37,10 @@ class Settings(BaseSettings):
 
     review_grace_s: float = Field(default=10.0, ge=0)
 
+    sandbox: Literal["auto", "namespaces", "landlock", "remote", "off"] = "auto"
+    sandbox_url: str | None = None
+    sandbox_key: str | None = Field(default=None, repr=False)
+
     cpu_hour: float = Field(default=0.05, ge=0)
     gpu_hour: float = Field(default=2.0, ge=0)
     human_hour: float = Field(default=60.0, ge=0)
@@ -48,3 +53,8 @@ class Settings(BaseSettings):
     def engine_url(self) -> str:
         """The database: ``database_url``, else a SQLite file in the data folder."""
         return self.database_url or f"sqlite:///{self.data / 'verifier.db'}"
+
+    def for_verifiers(self) -> dict[str, str]:
+        """The variables that verifiers may read, in this process and in the children."""
+        chosen = {"SANDBOX": self.sandbox, "SANDBOX_URL": self.sandbox_url, "SANDBOX_KEY": self.sandbox_key}
+        return {f"VERIFIER_{name}": value for name, value in chosen.items() if value is not None}

@@ -28,8 +28,10 @@ from tests.support.harnesses import (
 from tests.support.verifiers import PLUGIN
 from tiers.harness import ProcessHarness
 from tiers.harness_nest import PREFIX, Nest, remove_abandoned
+from tiers.harness_options import HarnessOptions
 from verifier_service.domain.evidence import Failure, Finding
 from verifier_service.domain.ports.execution import Done
+from verifier_service.settings import Settings
 
 PARENT = """
 import sys
@@ -117,6 +119,26 @@ def test_the_child_sees_nothing_of_the_service(monkeypatch: pytest.MonkeyPatch, 
     assert labels["files"] == ""
     assert labels["env:HOME"].startswith(str(nest))
     os.close(secret)
+
+
+def test_settings_for_verifiers_travel_in_the_environment_only() -> None:
+    key = "k-3f9a"
+    settings = Settings(sandbox="remote", sandbox_url="http://judge", sandbox_key=key)
+    assert key not in repr(settings)
+    harness = make_harness(environment={**settings.for_verifiers(), "HOME": "/elsewhere"})
+    (result,) = harness.run(jobs("environment"), nobody)
+    outcome = done(result).outcome
+    assert isinstance(outcome, Finding)
+    seen = {name: value for name, value in outcome.labels.items() if name.startswith("env:VERIFIER_")}
+    assert seen == {
+        "env:VERIFIER_SANDBOX": "remote",
+        "env:VERIFIER_SANDBOX_URL": "http://judge",
+        "env:VERIFIER_SANDBOX_KEY": key,
+    }
+    assert outcome.labels["env:HOME"] != "/elsewhere"
+    (child,) = verifier_children()
+    assert key not in " ".join(child.cmdline())
+    assert key not in repr(HarnessOptions(environment=settings.for_verifiers()))
 
 
 def test_fast_verifiers_share_a_child_and_dear_ones_do_not() -> None:
