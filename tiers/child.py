@@ -75,10 +75,14 @@ class Report:
         self._oldest: float | None = None
         self._wall = self._cpu = 0.0
 
-    def begin(self, index: int) -> None:
-        """Mark an item as started."""
+    def begin(self, index: int) -> bool:
+        """Mark an item as started; false when the rest of the batch has been given to others."""
         self._wall, self._cpu = time.monotonic(), _cpu_s()
         self._page.begin(index, self._wall, self._cpu)
+        if self._page.may_run(index):
+            return True
+        self._page.rest()
+        return False
 
     def end(self, index: int, outcome: object) -> None:
         """Keep or send what an item came to."""
@@ -193,7 +197,8 @@ class Bench:
         while position < len(items):
             outcomes: Iterator[Outcome] | None = None
             for index, _ in items[position:]:
-                self._report.begin(index)
+                if not self._report.begin(index):
+                    return
                 try:
                     if outcomes is None:
                         outcomes = iter(
@@ -213,7 +218,8 @@ class Bench:
             self._refuse(index, "invalid_params", message)
 
     def _refuse(self, index: int, code: str, message: str) -> None:
-        self._report.begin(index)
+        if not self._report.begin(index):
+            return
         text = message.encode("ascii", "backslashreplace").decode()[:500]
         self._report.end(index, Failure(kind="permanent", code=code, message=text))
 

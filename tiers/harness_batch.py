@@ -24,6 +24,8 @@ Ill = Literal["time_limit", "memory_limit", "died", "garbled", "cancelled", "clo
 
 
 _FAREWELL_S = 1.0
+_LINGER_S = 1.0
+_LINGER_LOOK_S = 0.005
 _SECOND_LOOK_S = 0.001
 
 
@@ -41,6 +43,8 @@ class Batch:
 
     ``open`` maps index to job for everything without a result yet. ``unclear`` is set when the child
     went down by an item that cannot be told from its neighbours: they must be run one at a time.
+    ``overtaken`` is set when the jobs behind a slow item were taken out; what is open when the batch
+    has finished was then not executed.
     """
 
     def __init__(
@@ -48,7 +52,9 @@ class Batch:
     ) -> None:
         self.open: dict[int, Job] = {}
         self.unclear = False
+        self.overtaken = False
         self._finished = False
+        self._silent_since: float | None = None
         self._child = child
         self._info = info
         self._jobs = jobs
@@ -81,22 +87,48 @@ class Batch:
         return unexecuted(job, refused(code, message), self._ready.version, self._ready.libraries)
 
     def finished(self) -> bool:
-        """True when every job has its result and the child is ready for the next batch."""
+        """True when the child is ready for the next batch."""
         return self._finished
 
-    def patience(self) -> float:
-        """Seconds until something may have to be done although the child says nothing."""
-        now = time.monotonic()
+    def due(self) -> float:
+        """The monotonic time at which something may have to be done although the child says nothing."""
+        if self._silent_since is not None:
+            return time.monotonic() + _LINGER_LOOK_S
         item = self._child.executing()
         until = self._next_sample
         if item is not None and item.index in self.open:
             until = min(until, item.started + self.open[item.index].time_s)
-        return max(0.0, until - now)
+            # One that has been due for a while waits for company: nothing to do until that comes.
+            slow_at = item.started + self._options.overtake_s
+            now = time.monotonic()
+            if not self.overtaken and slow_at > now - _SECOND_LOOK_S:
+                until = min(until, max(slow_at, now + _SECOND_LOOK_S))
+        return until
+
+    def behind(self) -> bool:
+        """True when jobs of this batch would have to wait for the one that is executing."""
+        return len(self.open) > 1
+
+    def slow(self) -> bool:
+        """True while one item has been executing for longer than others are to wait for it."""
+        item = self._child.executing()
+        if item is None or item.index not in self.open:
+            return False
+        return time.monotonic() - item.started >= self._options.overtake_s
+
+    def overtake(self) -> list[Job]:
+        """Leave the child alone with its slow item; return the jobs behind it, to be run elsewhere."""
+        item = self._child.executing()
+        if item is None:
+            return []
+        self.overtaken = True
+        last = self._child.stop_after(item.index)
+        return [self.open.pop(index) for index in sorted(self.open) if index > last]
 
     def receive(self, frames: Frames) -> Iterator[Done]:
         """Turn frames into results. An unreadable outcome is that item's; anything else is garbage."""
         for kind, body in frames:
-            if kind is Kind.END and not self.open:
+            if kind is Kind.END and (self.overtaken or not self.open):
                 self._finished = True
                 return
             for entry in _entries(body) if kind is Kind.DONE else (None,):
@@ -159,9 +191,14 @@ class Batch:
     def _broken(self) -> Ill | None:
         if self._child.garbled:
             return "garbled"
-        if self._child.silent:
-            return "died" if self._child.await_end() else "garbled"
-        return None
+        if not self._child.silent:
+            return None
+        # A child that has closed its pipe gets a moment to end by itself.
+        now = time.monotonic()
+        self._silent_since = self._silent_since or now
+        if self._child.gone():
+            return "died"
+        return "garbled" if now - self._silent_since > _LINGER_S else None
 
     def _overdue(self, item: Executing, job: Job, cancelled: Collection[str]) -> Ill | None:
         if job.id in cancelled:

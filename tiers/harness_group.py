@@ -63,10 +63,10 @@ class ProcessGroup:
         """True when nothing the leader started is left, not even as a zombie."""
         return next(descendants(self._leader), None) is None
 
-    def kill(self) -> int:
-        """Kill the group and every known descendant outside it, reap the leader, return its exit code.
+    def strike(self) -> None:
+        """Kill the group and every known descendant outside it, without waiting for its end.
 
-        A negative code is the signal that ended it. Safe from any thread, and more than once.
+        Safe from any thread, and more than once.
         """
         with self._lock:
             if self._process.returncode is None:
@@ -77,6 +77,14 @@ class ProcessGroup:
                 for process in strays:
                     with suppress(psutil.Error):
                         process.kill()
+
+    def kill(self) -> int:
+        """Strike, reap the leader, and return its exit code; a negative one is the signal that ended it.
+
+        Safe from any thread, and more than once.
+        """
+        self.strike()
+        with self._lock:
             return self._process.wait()
 
     def _signal(self, number: signal.Signals) -> None:

@@ -24,8 +24,10 @@ _MADE: list[ProcessHarness] = []
 
 
 def make_harness(**options: Any) -> ProcessHarness:
-    """A harness whose children know the test verifiers."""
-    harness = ProcessHarness(CATALOG, HarnessOptions(plugins=(PLUGIN,), **options))
+    """A harness whose children know the test verifiers; without spares, so that they can be counted."""
+    harness = ProcessHarness(
+        CATALOG, HarnessOptions(**{"plugins": (PLUGIN,), "spare_children": 0, **options})
+    )
     _MADE.append(harness)
     return harness
 
