@@ -138,13 +138,20 @@ class Service:
         """Take no more trajectories (idempotent); the sweep finishes the run. Raises ``NotFound``."""
         self.unit(lambda tx: maintain.begin_close(tx, project, run))
 
-    def take(self, tier: Tier, limit: int, owner: str) -> execute.Taken:
-        """Lease work of one tier for a worker."""
+    def take(self, tier: Tier, limit: int, owner: str, without: Collection[str] = ()) -> execute.Taken:
+        """Lease work of one tier for a worker, but none of the verifiers in ``without``."""
         ttl_s = self.settings.lease_s
 
         def step(tx: Transaction) -> Step[execute.Taken]:
             taken = execute.take(
-                tx, self.catalog, self.tariff, tier=tier, limit=limit, owner=owner, ttl_s=ttl_s
+                tx,
+                self.catalog,
+                self.tariff,
+                tier=tier,
+                limit=limit,
+                owner=owner,
+                ttl_s=ttl_s,
+                without=without,
             )
             return Step(taken, taken.ended)
 
@@ -269,8 +276,11 @@ def build(settings: Settings) -> Service:
 
 
 def _harness_options(settings: Settings) -> HarnessOptions:
+    counts = {"fast_children": settings.fast_children, "parallel_children": settings.parallel_children}
     return HarnessOptions(
         beat_s=settings.lease_s / 3,
         plugins=tuple(settings.plugins),
         environment=settings.for_verifiers(),
+        overtake_s=settings.overtake_s,
+        **{name: count for name, count in counts.items() if count is not None},
     )

@@ -13,7 +13,12 @@ MEGABYTE = 1024 * 1024
 
 
 class Settings(BaseSettings):
-    """Everything an operator may set. Durations in seconds, sizes in bytes, prices in credits."""
+    """Everything an operator may set. Durations in seconds, sizes in bytes, prices in credits.
+
+    A fast worker has up to ``fast_children`` processes (default: the cores and two) to go on with when
+    an item takes longer than ``overtake_s``, and ``parallel_children`` (default: the cores) for verifiers
+    that wait for processes of their own.
+    """
 
     model_config = SettingsConfigDict(env_prefix="VERIFIER_", extra="ignore", frozen=True)
 
@@ -27,6 +32,9 @@ class Settings(BaseSettings):
     fast_workers: int = Field(default=1, ge=1)
     slow_workers: int = Field(default=1, ge=1)
     fast_batch: int = Field(default=256, ge=1, le=4_096)
+    fast_children: int | None = Field(default=None, ge=1)
+    parallel_children: int | None = Field(default=None, ge=1)
+    overtake_s: float = Field(default=0.05, gt=0)
     lease_s: float = Field(default=30.0, gt=0)
     tick_s: float = Field(default=0.2, gt=0)
 
