@@ -35,7 +35,6 @@ class Trouble(NamedTuple):
     ill: Ill
     item: Executing | None
     cpu_s: float
-    noticed: float
 
 
 class Batch:
@@ -165,7 +164,7 @@ class Batch:
         if ill is None and now >= self._next_sample:
             self._next_sample = now + self._options.sample_s
             ill = self._measured(job)
-        return None if ill is None else Trouble(ill, item, self._child.sample().cpu_s, now)
+        return None if ill is None else Trouble(ill, item, self._child.sample().cpu_s)
 
     def bury(self, trouble: Trouble) -> list[Done | Released]:
         """Kill the child, take what it had sent, and close the item that is to blame, if one is.
@@ -246,7 +245,7 @@ class Batch:
             id=job.id,
             outcome=outcome,
             cost=cost,
-            wall_s=max(0.0, trouble.noticed - item.started),
+            wall_s=max(0.0, time.monotonic() - item.started),
             libraries=self._ready.libraries,
             version=self._ready.version,
             limit_hit=limit,

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -143,10 +144,14 @@ def test_settings_for_verifiers_travel_in_the_environment_only() -> None:
 
 def test_fast_verifiers_share_a_child_and_dear_ones_do_not() -> None:
     harness = make_harness()
-    mixed = [*jobs("ok"), *jobs("ok", verifier="strict"), *jobs("ok", verifier="dear")]
-    fast, strict, dear = (pid_of(result) for result in harness.run(mixed, nobody))
-    assert fast == strict != dear
-    assert [pid_of(result) for result in harness.run(mixed, nobody)] == [fast, strict, dear]
+    mixed = [
+        replace(job, id=name) for name in ("hostile", "strict", "dear") for job in jobs("ok", verifier=name)
+    ]
+    first, second = (
+        {name: pid_of(each) for name, each in by_id(harness.run(mixed, nobody)).items()} for _ in range(2)
+    )
+    assert first["hostile"] == first["strict"] != first["dear"]
+    assert first == second
 
 
 def test_groups_of_parameters_are_kept_apart() -> None:

@@ -34,7 +34,14 @@ def make_harness(**options: Any) -> ProcessHarness:
 
 def verifier_children() -> list[psutil.Process]:
     """The verifier processes of this process; servers that other tests share are not among them."""
-    return [child for child in psutil.Process().children() if "tiers.child" in child.cmdline()]
+    return [child for child in psutil.Process().children() if _is_verifier(child)]
+
+
+def _is_verifier(process: psutil.Process) -> bool:
+    try:
+        return "tiers.child" in process.cmdline()
+    except psutil.Error:  # it has just ended
+        return False
 
 
 @pytest.fixture

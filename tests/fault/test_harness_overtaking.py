@@ -1,0 +1,233 @@
+"""A slow item is left alone with its child, and everything behind it goes on elsewhere."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.support.harnesses import (
+    all_closed,
+    by_id,
+    done,
+    jobs,
+    make_harness,
+    nobody,
+    running,
+    soon,
+    verifier_children,
+)
+from tests.support.server import patience
+from verifier_service.domain.evidence import Failure, Finding
+from verifier_service.domain.ports.execution import Done, Job, Released
+
+pytestmark = pytest.mark.usefixtures(all_closed.__name__)
+
+LONG = 600.0
+
+
+def hanging(batch: list[Job], time_s: float) -> list[Job]:
+    """Give the items that hang a deadline of their own; the others shall never reach theirs."""
+    return [
+        replace(job, time_s=time_s if job.item.candidate["do"] in ("sleep_in_c", "spin") else LONG)  # type: ignore[union-attr,index,call-overload]
+        for job in batch
+    ]
+
+
+def test_five_percent_hang_among_two_thousand() -> None:
+    dice = random.Random(5)
+    acts = ["sleep_in_c" if dice.random() < 0.05 else "ok" for _ in range(2000)]
+    harness = make_harness(fast_children=8, spare_children=1)
+    results = by_id(harness.run(hanging(jobs(*acts), 0.3), nobody))
+    assert len(results) == 2000
+    for n, act in enumerate(acts):
+        result = done(results[str(n)])
+        if act == "ok":
+            assert isinstance(result.outcome, Finding)
+            assert result.outcome.labels["n"] == str(n)
+            assert not result.blamed
+        else:
+            assert isinstance(result.outcome, Failure)
+            assert (result.limit_hit, result.blamed) == ("time_limit", True)
+            assert result.wall_s >= 0.3
+
+
+def test_nobody_waits_behind_a_hanging_item() -> None:
+    unwanted: set[str] = set()
+    acts = ["ok"] * 300
+    acts[0] = acts[7] = acts[120] = "spin"
+    results: dict[str, Done | Released] = {}
+    for result in make_harness(fast_children=4).run(jobs(*acts, time_s=LONG), lambda: unwanted):
+        assert result.id not in results
+        results[result.id] = result
+        if len(results) == 297:
+            assert all(isinstance(done(each).outcome, Finding) for each in results.values())
+            unwanted.update({"0", "7", "120"})
+    stopped = [results[key] for key in ("0", "7", "120")]
+    assert all(isinstance(each, Released) and each.note == "cancelled" for each in stopped)
+    assert all(each.cost.cpu_s > 0.0 for each in stopped)
+
+
+def test_jobs_that_come_later_pass_a_hanging_item() -> None:
+    """``more`` is asked while the item executes, and what it returns runs in another child."""
+    unwanted: set[str] = set()
+    later = [replace(job, id=f"later{job.id}") for job in jobs(*["ok"] * 50, time_s=LONG)]
+    told: list[frozenset[str]] = []
+
+    def more(enough: frozenset[str]) -> list[Job]:
+        told.append(enough)
+        return [later.pop() for _ in range(min(10, len(later)))]
+
+    results = []
+    for result in make_harness().run(jobs("spin", time_s=LONG), lambda: unwanted, None, more):
+        results.append(result.id)
+        if len(results) == 50:
+            unwanted.add("0")
+    assert Counter(results) == Counter([f"later{n}" for n in range(50)] + ["0"])
+    assert frozenset() in told
+
+
+def test_when_every_child_is_slow_the_rest_waits_and_nothing_is_lost() -> None:
+    acts = ["sleep_in_c", "ok"] * 4 + ["ok"] * 12
+    harness = make_harness(fast_children=2)
+    results = by_id(harness.run(hanging(jobs(*acts), 0.5), nobody))
+    assert len(results) == len(acts)
+    assert [done(results[str(n)]).blamed for n in range(len(acts))] == [act != "ok" for act in acts]
+    assert len(verifier_children()) <= 2
+
+
+def test_one_child_is_enough_without_overtaking() -> None:
+    acts = ["ok", "sleep_in_c", "ok", "sleep_in_c", "ok"]
+    results = by_id(make_harness(fast_children=1).run(hanging(jobs(*acts), 0.3), nobody))
+    assert [done(results[str(n)]).blamed for n in range(5)] == [act != "ok" for act in acts]
+
+
+def test_an_overtaken_child_that_is_killed_blames_its_item_alone(tmp_path: Path) -> None:
+    pidfile = tmp_path / "pid"
+    acts: list[Any] = ["ok"] * 20
+    acts[3] = {"do": "hang", "pidfile": str(pidfile)}
+    results: dict[str, Done | Released] = {}
+    for result in make_harness().run(jobs(*acts, time_s=LONG), nobody):
+        results[result.id] = result
+        if len(results) == 19:
+            os.kill(int(pidfile.read_text()), signal.SIGKILL)
+    lost = done(results.pop("3"))
+    assert isinstance(lost.outcome, Failure)
+    assert (lost.outcome.code, lost.blamed) == ("worker_lost", True)
+    assert not any(done(each).blamed for each in results.values())
+
+
+def test_a_child_that_is_killed_while_it_overtakes_costs_its_own_item_only(tmp_path: Path) -> None:
+    pidfile = tmp_path / "pid"
+    acts: list[Any] = ["ok", "spin", *["ok"] * 5, {"do": "hang", "pidfile": str(pidfile)}, *["ok"] * 5]
+    unwanted: set[str] = set()
+    results: dict[str, Done | Released] = {}
+    for result in make_harness(fast_children=3).run(jobs(*acts, time_s=LONG), lambda: unwanted):
+        results[result.id] = result
+        if len(results) == 11:
+            os.kill(int(pidfile.read_text()), signal.SIGKILL)
+        if len(results) == 12:
+            unwanted.add("1")
+    assert isinstance(results.pop("1"), Released)
+    assert [key for key, each in results.items() if done(each).blamed] == ["7"]
+
+
+def test_memory_is_bounded_while_overtaken() -> None:
+    acts: list[Any] = ["ok", {"do": "eat_late", "s": 0.3}, *["ok"] * 20]
+    order = [done(each) for each in make_harness().run(jobs(*acts, time_s=LONG, memory_mb=200), nobody)]
+    assert order[-1].id == "1"
+    assert (order[-1].limit_hit, order[-1].blamed) == ("memory_limit", True)
+    assert not any(each.blamed for each in order[:-1])
+
+
+@pytest.mark.parametrize("pause", [0.0005, 0.001, 0.002, 0.003])
+def test_items_that_end_as_they_are_overtaken_run_once(tmp_path: Path, pause: float) -> None:
+    """Every execution leaves a mark: none twice, none missing, whoever came first."""
+    harness = make_harness(overtake_s=0.001, fast_children=3)
+    for turn in range(12):
+        file = tmp_path / str(turn)
+        acts = [{"do": "mark", "file": str(file), "s": pause} for _ in range(30)]
+        results = by_id(harness.run(jobs(*acts, time_s=LONG), nobody))
+        assert len(results) == 30
+        assert not any(done(each).blamed for each in results.values())
+        assert Counter(file.read_text().split()) == Counter(str(n) for n in range(30))
+    assert len(verifier_children()) <= 3
+
+
+def test_closing_gives_back_the_overtaken_and_the_waiting() -> None:
+    harness = make_harness(fast_children=2)
+    run = harness.run(jobs("ok", "spin", "ok", "spin", "ok", "ok", time_s=LONG), nobody)
+    first = [next(run), next(run)]
+    assert {each.id for each in first} == {"0", "2"}
+    closer = threading.Timer(0.3, harness.close)
+    closer.start()
+    rest = by_id(run)
+    closer.join()
+    assert {key: each.note for key, each in rest.items() if isinstance(each, Released)} == dict.fromkeys(
+        "1345", "closing"
+    )
+    assert verifier_children() == []
+
+
+def test_an_abandoned_run_kills_the_overtaken(tmp_path: Path) -> None:
+    pids = [tmp_path / "a", tmp_path / "b"]
+    first, second = ({"do": "hang", "pidfile": str(pid)} for pid in pids)
+    run = make_harness().run(jobs(first, "ok", second, "ok", time_s=LONG), nobody)
+    next(run)
+    assert soon(lambda: all(pid.exists() and pid.read_text() for pid in pids), patience(10.0))
+    run.close()  # type: ignore[attr-defined]
+    assert not any(running(int(pid.read_text())) for pid in pids)
+
+
+def test_a_slow_consumer_delays_no_deadline() -> None:
+    """The limits are enforced while the caller is busy with the results it has."""
+    run = make_harness().run(hanging(jobs("ok", "sleep_in_c", "ok"), 0.3), nobody)
+    assert next(run).id == "0"
+    assert soon(lambda: len(verifier_children()) <= 1, patience(10.0))
+    blamed = [done(each) for each in run if done(each).blamed]
+    assert [each.id for each in blamed] == ["1"]
+
+
+def test_a_spare_is_warm_before_it_is_needed() -> None:
+    harness = make_harness(spare_children=1)
+    assert soon(
+        lambda: len(list(harness.run(jobs("ok"), nobody))) == 1 and len(verifier_children()) == 2,
+        patience(20.0),
+    )
+    before = {child.pid for child in verifier_children()}
+    # The spare has to become warm while it waits; each run brings it on.
+    for _ in range(50):
+        list(harness.run(jobs({"do": "sleep", "s": 0.02}), nobody))
+    seen: set[int] = set()
+    for result in map(done, harness.run(hanging(jobs("sleep_in_c", *["ok"] * 20), 0.5), nobody)):
+        if isinstance(result.outcome, Finding):
+            seen.add(int(result.outcome.labels["pid"]))
+    assert seen <= before
+
+
+def test_twenty_thousand_items_leave_nothing(tmp_path: Path) -> None:
+    me = psutil.Process()
+    harness = make_harness(folder=str(tmp_path), fast_children=4)
+    dice = random.Random(20)
+    list(harness.run(jobs("ok"), nobody))
+    descriptors, threads = me.num_fds(), threading.active_count()
+    for _ in range(20):
+        acts = ["ok"] * 1000
+        for act in ("sleep_in_c", "exit", "spin", "killed", "clone"):
+            acts[dice.randrange(1000)] = act
+        results = by_id(harness.run(hanging(jobs(*acts), 0.2), nobody))
+        assert len(results) == 1000
+        assert {acts[int(key)] for key, each in results.items() if done(each).blamed} <= set(acts) - {"ok"}
+    harness.close()
+    assert verifier_children() == []
+    assert list(tmp_path.iterdir()) == []
+    assert me.num_fds() <= descriptors
+    assert threading.active_count() == threads
