@@ -8,10 +8,11 @@ import time
 import weakref
 
 from tiers.child_wire import Executing, FrameReader, Garbled, Kind, Ready, SharedPage, frame
-from tiers.harness_group import ProcessGroup, Usage
+from tiers.harness_group import Leader, ProcessGroup, Usage
 from tiers.harness_nest import Nest
 from tiers.harness_options import HarnessOptions, Lane
 from tiers.harness_spawner import Pipes, spawn_child
+from tiers.harness_template import Template
 
 Frames = list[tuple[Kind, bytes]]
 _CHUNK = 1 << 18
@@ -26,16 +27,16 @@ class Child:
     protocol.
     """
 
-    def __init__(self, lane: Lane, options: HarnessOptions) -> None:
-        """Start it, without waiting for it. Raises ``OSError``."""
-        self.loaded: dict[str, Ready] = {}
+    def __init__(self, lane: Lane, options: HarnessOptions, template: Template | None = None) -> None:
+        """Start it, without waiting for it, or copy it from a template, warm. Raises ``OSError``."""
+        self.loaded: dict[str, Ready] = {} if template is None else dict(template.loaded)
         self.served = 0
         self.silent = False
         self.garbled = False
         self._base_mb = self._grown_mb = self._weighed = 0.0
         self._nest = Nest(options.folder, options.environment)
         try:
-            process, self._pipes = spawn_child(self._nest, lane, options.plugins)
+            process, self._pipes = self._begin(lane, options, template)
         except BaseException:
             self._nest.remove()
             raise
@@ -44,6 +45,13 @@ class Child:
         self._reader = FrameReader()
         self._outgoing = memoryview(b"")
         self._end = weakref.finalize(self, _destroy, self._group, self._pipes, self._nest, self._page)
+
+    def _begin(
+        self, lane: Lane, options: HarnessOptions, template: Template | None
+    ) -> tuple[Leader, Pipes]:
+        if template is None:
+            return spawn_child(self._nest, lane, options.plugins)
+        return template.fork(self._nest)
 
     def send(self, kind: Kind, body: bytes) -> None:
         """Queue a request to an idle child; ``move`` writes what the pipe does not take at once."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pydantic import ValidationError
 
 from tiers.child_wire import Kind, Ready
 from tiers.harness_batch import Batch, Trouble
 from tiers.harness_child import Child
+from tiers.harness_nursery import Nursery
 from tiers.harness_options import HarnessOptions, Lane
 from tiers.harness_waiting import Group
 from verifier_service.domain.verifiers import VerifierInfo
@@ -61,22 +62,48 @@ class Crew:
         self._options = options
         self._seats: list[Seat] = []
         self._lock = threading.Lock()
+        self._nursery = Nursery(options)
 
     def seats(self, lane: Lane | None = None) -> list[Seat]:
         """The seats of a lane, or all, the oldest first."""
         return [seat for seat in self._seats if lane is None or seat.lane.name == lane.name]
 
     def start(self, lane: Lane) -> Seat:
-        """Start a child. Raises ``StartFailed``."""
+        """Start a child: a warm copy where there is a template. Raises ``StartFailed``."""
         with self._lock:
             if self.closing:
                 raise StartFailed("the harness is closing")
-            try:
-                seat = Seat(lane, Child(lane, self._options))
-            except OSError as error:
-                raise StartFailed(f"no process could be started: {error}") from error
+            seat = self._copied(lane) or self._spawned(lane)
             self._seats.append(seat)
             return seat
+
+    def _copied(self, lane: Lane) -> Seat | None:
+        template = self._nursery.template(lane)
+        if template is None or not template.loaded:
+            return None
+        try:
+            seat = Seat(lane, Child(lane, self._options, template))
+        except OSError as error:
+            self._nursery.failed(lane, error)
+            return None
+        known = self._nursery.known(lane)
+        seat.infos = {name: known[name] for name in template.loaded}
+        seat.child.set_base()
+        return seat
+
+    def _spawned(self, lane: Lane) -> Seat:
+        try:
+            return Seat(lane, Child(lane, self._options))
+        except OSError as error:
+            raise StartFailed(f"no process could be started: {error}") from error
+
+    def free(self, seats: Sequence[Seat], verifier: str) -> Seat | None:
+        """An idle child that may be asked to warm a verifier; one that refused it only if none has it."""
+        idle = [seat for seat in seats if seat.idle()]
+        willing = [seat for seat in idle if verifier not in seat.refused]
+        if any(verifier in seat.infos for seat in seats):
+            return next(iter(willing), None)
+        return next(iter(willing or idle), None)
 
     def discard(self, seat: Seat) -> None:
         """Kill a seat's child, and forget both."""
@@ -119,6 +146,7 @@ class Crew:
         if answered:
             seat.loading = None
             seat.infos[info.name] = info
+            self._nursery.learn(seat.lane, info)
             seat.child.set_base()
         return answered
 
@@ -152,6 +180,7 @@ class Crew:
         """Start nothing any more and kill everything; a run that goes on discards what it used."""
         with self._lock:
             self.closing = True
+            self._nursery.close()
             for seat in self._seats:
                 seat.child.kill()
             if not running:
@@ -167,35 +196,38 @@ class Crew:
         lanes = {seat.lane.name: seat.lane for seat in self._seats if seat.lane.spares}
         for lane in lanes.values():
             seats = self.seats(lane)
-            fresh = [seat for seat in seats if not seat.aside]
             if any(seat.loading is not None for seat in seats) or not any(s.child.served for s in seats):
                 continue
-            known = {name: seat.infos[name] for seat in seats for name in seat.infos}
-            if len(fresh) <= lane.spares:
-                if len(seats) < lane.width:
-                    self._start_spare(lane, known)
-            else:
-                self._warm_spare(fresh, known)
+            try:
+                self._keep_spares(lane, seats)
+            except StartFailed as error:
+                self.spare_failed(error)
 
-    def _start_spare(self, lane: Lane, known: Mapping[str, VerifierInfo]) -> None:
-        if time.monotonic() < self._no_spare_before or not known:
+    def _keep_spares(self, lane: Lane, seats: Sequence[Seat]) -> None:
+        template = self._nursery.template(lane)
+        known = self._nursery.known(lane)
+        fresh = [seat for seat in seats if not seat.aside]
+        if template is None and not self._nursery.hopeless(lane):
             return
-        try:
-            self.load(self.start(lane), next(iter(known.values())))
-        except StartFailed as error:
-            self.spare_failed(error)
+        if len(fresh) <= lane.spares:
+            if len(seats) < lane.width and time.monotonic() >= self._no_spare_before:
+                seat = self.start(lane)
+                if not seat.infos:
+                    self.load(seat, next(iter(known.values())))
+            return
+        for seat in reversed(fresh):
+            missing = [name for name in known if name not in seat.infos and name not in seat.refused]
+            if missing and seat.idle() and not seat.child.gone():
+                if template is not None and not seat.child.served:
+                    self.discard(seat)
+                else:
+                    self.load(seat, known[missing[0]])
+                return
 
     def spare_failed(self, error: StartFailed) -> None:
         """A spare could not be made: not an error of any job, and not to be tried again at once."""
         log.warning("no spare process: %s", error)
         self._no_spare_before = time.monotonic() + _SPARE_PAUSE_S
-
-    def _warm_spare(self, fresh: Sequence[Seat], known: Mapping[str, VerifierInfo]) -> None:
-        for seat in reversed(fresh):
-            missing = [name for name in known if name not in seat.infos and name not in seat.refused]
-            if seat.idle() and missing and not seat.child.gone():
-                self.load(seat, known[missing[0]])
-                return
 
 
 def _checked(body: bytes, info: VerifierInfo) -> Ready:

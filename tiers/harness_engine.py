@@ -143,11 +143,13 @@ class Engine:
                 continue
             if running + sum(seat.loading is not None for seat in seats) >= lane.active:
                 return
-            free = next((seat for seat in seats if seat.idle() and name not in seat.refused), None)
+            free = self._crew.free(seats, name)
             if free is None and len(seats) >= lane.width:
                 return
             try:
-                self._crew.load(free or self._crew.start(lane), group.info)
+                seat = free or self._crew.start(lane)
+                if name not in seat.infos:
+                    self._crew.load(seat, group.info)
             except StartFailed as error:
                 self._fail(group.info.name, error)
 

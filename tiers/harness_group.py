@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import psutil
 
@@ -24,10 +23,20 @@ class Usage(NamedTuple):
     cpu_s: float
 
 
-class ProcessGroup:
-    """Wraps the ``Popen`` of a session leader."""
+class Leader(Protocol):
+    """A session leader: a ``Popen``, or a copy of a template."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    pid: int
+    returncode: int | None
+
+    def wait(self) -> int:
+        """Wait for its end; return the exit code, negative for a signal."""
+
+
+class ProcessGroup:
+    """Wraps a session leader."""
+
+    def __init__(self, process: Leader) -> None:
         self._process = process
         self._leader = psutil.Process(process.pid)
         self._known: list[psutil.Process] = []

@@ -196,21 +196,81 @@ def test_a_slow_consumer_delays_no_deadline() -> None:
     assert [each.id for each in blamed] == ["1"]
 
 
-def test_a_spare_is_warm_before_it_is_needed() -> None:
+def test_what_overtakes_needs_no_start(tmp_path: Path) -> None:
+    """``heavy`` takes a second of CPU to warm up; a copy of the template is warm when it is made."""
     harness = make_harness(spare_children=1)
-    assert soon(
-        lambda: len(list(harness.run(jobs("ok"), nobody))) == 1 and len(verifier_children()) == 2,
-        patience(20.0),
-    )
-    before = {child.pid for child in verifier_children()}
-    # The spare has to become warm while it waits; each run brings it on.
-    for _ in range(50):
-        list(harness.run(jobs({"do": "sleep", "s": 0.02}), nobody))
-    seen: set[int] = set()
-    for result in map(done, harness.run(hanging(jobs("sleep_in_c", *["ok"] * 20), 0.5), nobody)):
-        if isinstance(result.outcome, Finding):
-            seen.add(int(result.outcome.labels["pid"]))
-    assert seen <= before
+    first = done(next(iter(by_id(harness.run(jobs("ok", verifier="heavy"), nobody)).values())))
+    assert isinstance(first.outcome, Finding)
+    template = int(first.outcome.labels["pid"])
+
+    def copied() -> bool:
+        list(harness.run(jobs({"do": "sleep", "s": 0.02}, verifier="heavy"), nobody))
+        return any(child.children() for child in verifier_children() if child.pid != template)
+
+    assert soon(copied, patience(30.0))
+    for _ in range(5):
+        acts: list[Any] = ["sleep_in_c", *["ok"] * 20]
+        results = by_id(harness.run(hanging(jobs(*acts, verifier="heavy"), 0.2), nobody))
+        assert [done(results[str(n)]).blamed for n in range(21)] == [True, *[False] * 20]
+    copies = [copy for child in verifier_children() for copy in child.children()]
+    assert copies
+    assert all(sum(copy.cpu_times()[:2]) < 1.0 for copy in copies)
+    harness.close()
+    assert soon(lambda: not any(running(copy.pid) for copy in copies))
+
+
+def test_a_template_that_is_killed_is_replaced_and_its_copies_work_on() -> None:
+    harness = make_harness(spare_children=1)
+
+    def template() -> psutil.Process | None:
+        list(harness.run(jobs("ok", {"do": "sleep", "s": 0.02}), nobody))
+        return next((child for child in verifier_children() if child.children()), None)
+
+    assert soon(lambda: template() is not None, patience(30.0))
+    found = template()
+    assert found is not None
+    copies = found.children()
+    found.kill()
+    for _ in range(5):
+        acts = ["ok", "sleep_in_c", "ok", "exit", *["ok"] * 10]
+        results = by_id(harness.run(hanging(jobs(*acts), 0.2), nobody))
+        assert [key for key, each in sorted(results.items()) if done(each).blamed] == ["1", "3"]
+    harness.close()
+    assert soon(lambda: not any(running(copy.pid) for copy in copies))
+
+
+@pytest.mark.parametrize("act", ["exit", "segfault", "killed"])
+def test_how_a_copy_ended_is_known(act: str) -> None:
+    codes = {"exit": "status 3", "segfault": "SIGSEGV", "killed": "SIGKILL"}
+    harness = make_harness(spare_children=1)
+    assert soon(lambda: _copied(harness), patience(30.0))
+    results = by_id(harness.run(jobs("spin", act, "ok", time_s=1.0), nobody))
+    ended = done(results["1"])
+    assert isinstance(ended.outcome, Failure)
+    assert codes[act] in ended.outcome.message
+    assert ended.blamed
+
+
+def _copied(harness: Any) -> bool:
+    list(harness.run(jobs("ok", {"do": "sleep", "s": 0.02}), nobody))
+    return any(child.children() for child in verifier_children())
+
+
+def test_a_copy_sees_no_more_than_other_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VERIFIER_API_KEY", "secret")
+    harness = make_harness(spare_children=1, folder=str(tmp_path))
+    assert soon(lambda: _copied(harness), patience(30.0))
+    results = by_id(harness.run(hanging(jobs("sleep_in_c", "environment"), 0.3), nobody))
+    outcome = done(results["1"]).outcome
+    assert isinstance(outcome, Finding)
+    labels = outcome.labels
+    assert "env:VERIFIER_API_KEY" not in labels
+    nest = Path(labels["cwd"]).parent
+    assert labels["env:HOME"] == str(nest / "home")
+    assert labels["env:TMPDIR"] == str(nest / "tmp")
+    opened = [to for name, to in labels.items() if name.startswith("fd:")]
+    assert all(to.startswith(("pipe:", "/dev/null", "/proc/", str(nest))) for to in opened), opened
+    assert sum(to.startswith("pipe:") for to in opened) == 3
 
 
 def test_twenty_thousand_items_leave_nothing(tmp_path: Path) -> None:

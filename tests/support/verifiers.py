@@ -290,6 +290,15 @@ class Parallel(Lasting):
     info = info("parallel", parallel=True, limits=Limits(time_s=600.0, memory_mb=1024))
 
 
+class Heavy(Hostile):
+    """As long to warm up as a computer algebra system."""
+
+    info = info("heavy")
+
+    def warm(self) -> None:
+        _burn({"s": 1.0})
+
+
 class SizeParams(Params):
     """One parameter, to tell groups apart."""
 
@@ -385,6 +394,7 @@ VERIFIERS = (
     Dear,
     Lasting,
     Parallel,
+    Heavy,
     Sized,
     Idle,
     Lazy,
