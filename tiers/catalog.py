@@ -11,10 +11,11 @@ from pydantic import ValidationError
 
 from tiers.catalog_sources import BrokenPlugin, Sources
 from verifier_service.domain.errors import InvalidInput, NotFound
+from verifier_service.domain.extraction import candidate_of
 from verifier_service.domain.ladders import LadderSpec, VerifierUse
 from verifier_service.domain.maps import QuantityMap
 from verifier_service.domain.ports.catalog import VerifierListing
-from verifier_service.domain.records import JsonObject
+from verifier_service.domain.records import JsonObject, JsonValue
 from verifier_service.domain.trajectories import TrajectorySubmission
 from verifier_service.domain.verifiers import CheckInput, Params, Readable, Verifier, VerifierInfo
 
@@ -93,11 +94,13 @@ class VerifierCatalog:
 
     def precheck(self, ladder: LadderSpec, submission: TrajectorySubmission) -> InvalidInput | None:
         """Return the first verifier's reason to refuse at the door, or ``None``. Raises ``NotFound``."""
-        for use in _uses(ladder):
+        asked = [use for use in _uses(ladder) if self._find(use.use) and use.use in self._doorkeepers]
+        if not asked:
+            return None
+        candidate = candidate_of(ladder.candidate, submission.answer, submission.turns)
+        for use in asked:
             verifier = self._find(use.use)
-            if use.use not in self._doorkeepers:
-                continue
-            item = _item(submission, verifier.info.reads)
+            item = _item(submission, candidate, verifier.info.reads)
             reason = verifier.precheck(item, self._params(use.use, use.params))
             if reason is not None:
                 return InvalidInput(reason.code, reason.message)
@@ -133,10 +136,10 @@ def _uses(ladder: LadderSpec) -> Iterator[VerifierUse]:
         yield from uses
 
 
-def _item(submission: TrajectorySubmission, reads: frozenset[Readable]) -> CheckInput:
+def _item(submission: TrajectorySubmission, candidate: JsonValue, reads: frozenset[Readable]) -> CheckInput:
     problem = submission.problem
     return CheckInput(
-        candidate=submission.answer if "candidate" in reads else None,
+        candidate=candidate if "candidate" in reads else None,
         inputs=problem.inputs if "inputs" in reads else {},
         reference=problem.reference if "reference" in reads else {},
         prompt=problem.prompt if "prompt" in reads else "",

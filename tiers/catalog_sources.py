@@ -17,6 +17,9 @@ SHIPPED: Mapping[str, str] = MappingProxyType(
         "molecule.identify": "tiers.fast.molecule_identify:MoleculeIdentify",
         "molecule.plausibility": "tiers.fast.molecule_plausibility:MoleculePlausibility",
         "molecule.identity": "tiers.fast.molecule_identity:MoleculeIdentity",
+        "code.tests": "tiers.fast.code_tests:CodeTests",
+        "schema.answer": "tiers.fast.schema_answer:SchemaAnswer",
+        "math.answer": "tiers.fast.math_answer:MathAnswer",
         "turns.tool_calls": "tiers.fast.turns_tool_calls:TurnsToolCalls",
         "turns.errors": "tiers.fast.turns_errors:TurnsErrors",
         "xtb.gap": "tiers.simulation.xtb_gap:XtbGap",
@@ -35,8 +38,9 @@ class Sources:
     """Names and import paths (``module:Class``) of every declared verifier.
 
     Nothing shipped is imported before ``load``, so that a child imports only what it runs. ``plugins``
-    are modules with a tuple ``VERIFIERS`` of classes. Raises ``BrokenPlugin`` for a plugin module that
-    cannot be imported and for a name declared twice.
+    are modules with a tuple ``VERIFIERS`` of classes, or paths of single classes. Raises
+    ``BrokenPlugin`` for a plugin that cannot be imported and for a name declared twice; a single class
+    may be one that is declared anyway.
     """
 
     def __init__(
@@ -51,7 +55,8 @@ class Sources:
             self._declare(name, path)
         for module in plugins:
             for name, path in _module_verifiers(module):
-                self._declare(name, path)
+                if path != module or self._paths.get(name) != path:
+                    self._declare(name, path)
 
     def names(self) -> tuple[str, ...]:
         """Every declared name, shipped ones first."""
@@ -64,16 +69,10 @@ class Sources:
         not a verifier, or declares another name than the one it is listed under.
         """
         path = self._paths[name]
-        module, _, attribute = path.partition(":")
         try:
-            loaded = getattr(import_module(module), attribute)
-            verifier = loaded()
-        except Exception as error:
-            raise BrokenPlugin(
-                f"verifier {name} ({path}) cannot be loaded: {type(error).__name__}: {error}"
-            ) from error
-        if not isinstance(verifier, Verifier):
-            raise BrokenPlugin(f"verifier {name} ({path}) is not a subclass of Verifier")
+            verifier = load_path(path)
+        except BrokenPlugin as error:
+            raise BrokenPlugin(f"verifier {name} ({path}) {error}") from error
         if verifier.info.name != name:
             raise BrokenPlugin(f"verifier {name} ({path}) calls itself {verifier.info.name}")
         return verifier
@@ -84,12 +83,30 @@ class Sources:
         self._paths[name] = path
 
 
+def load_path(path: str) -> Verifier:
+    """Import and instantiate the class at ``module:Class``. Raises ``BrokenPlugin`` without naming it."""
+    module, _, attribute = path.partition(":")
+    try:
+        verifier = getattr(import_module(module), attribute)()
+    except Exception as error:
+        raise BrokenPlugin(f"cannot be loaded: {type(error).__name__}: {error}") from error
+    if not isinstance(verifier, Verifier):
+        raise BrokenPlugin("is not a subclass of Verifier")
+    return verifier
+
+
 def _installed() -> Iterator[tuple[str, str]]:
     for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name):
         yield point.name, point.value
 
 
 def _module_verifiers(module: str) -> Iterator[tuple[str, str]]:
+    if ":" in module:
+        try:
+            yield load_path(module).info.name, module
+        except BrokenPlugin as error:
+            raise BrokenPlugin(f"plugin {module} {error}") from error
+        return
     try:
         classes = tuple(import_module(module).VERIFIERS)
     except Exception as error:

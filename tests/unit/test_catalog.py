@@ -74,6 +74,7 @@ class Absent(Door):
 
 
 VERIFIERS = (Door,)
+LADDERS = ("code", "math", "molecule-identity", "organic-gap", "quantum-energy", "structured")
 
 
 def catalog(**shipped: str) -> VerifierCatalog:
@@ -106,7 +107,7 @@ def test_everything_shipped_loads_and_is_called_what_it_is_listed_as() -> None:
 def test_shipped_ladders_use_what_ships() -> None:
     shipped = VerifierCatalog()
     specs = [LadderSpec.model_validate_json(json.dumps(found)) for found in shipped.shipped_ladders()]
-    assert [spec.name for spec in specs] == ["molecule-identity", "organic-gap", "quantum-energy"]
+    assert [spec.name for spec in specs] == sorted(LADDERS)
     for spec in specs:
         for tier, uses in spec.tiers.items():
             for use in uses:
@@ -223,6 +224,12 @@ def test_a_plugin_module_adds_verifiers_and_may_not_replace_one() -> None:
     assert added.verifier("door").version == "1"
     with pytest.raises(BrokenPlugin, match="door is declared by"):
         Sources((__name__,), shipped={"door": f"{__name__}:Door"}, installed=False)
+    single = f"{__name__}:Door"
+    assert Sources((single,), shipped={"door": single}, installed=False).names() == ("door",)
+    with pytest.raises(BrokenPlugin, match="door is declared by"):
+        Sources((single,), shipped={"door": f"{__name__}:Renamed"}, installed=False)
+    with pytest.raises(BrokenPlugin, match="plugin json:JSONDecoder is not a subclass"):
+        Sources(("json:JSONDecoder",), installed=False)
     with pytest.raises(BrokenPlugin, match="plugin module no_such_module"):
         Sources(("no_such_module",), shipped={}, installed=False)
 

@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-from verifier_service.cli import demo, keys, ladders, reviews, rewards, runs, server, submit
+from verifier_service.cli import (
+    conformance,
+    demo,
+    keys,
+    ladders,
+    reviews,
+    rewards,
+    runs,
+    server,
+    submit,
+    trial,
+)
 from verifier_service.cli.boundary import Boundary
 
 EPILOG = (
@@ -49,6 +60,8 @@ app.command("serve")(server.serve)
 app.command("demo")(demo.demo)
 app.command("submit")(submit.submit)
 app.command("rewards")(rewards.rewards)
+app.command("try")(trial.try_)
+app.command("conformance")(conformance.conformance)
 app.add_typer(ladders.app, name="ladders", no_args_is_help=True)
 app.command("verifiers")(ladders.verifiers)
 app.add_typer(keys.app, name="keys", no_args_is_help=True)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from verifier_service.cli.boundary import Failed
 
 ID_CHARS = 24
 
@@ -19,6 +24,21 @@ class Line:
     number: int
     item: dict[str, Any] | None
     problem: str | None = None
+
+
+@contextmanager
+def opened(file: Path) -> Iterator[tuple[BinaryIO, int | None]]:
+    """A file's stream and its number of lines; for ``-`` standard input, whose number is unknown."""
+    if str(file) == "-":
+        yield sys.stdin.buffer, None
+        return
+    try:
+        with file.open("rb") as counting:
+            total = sum(1 for line in counting if line.strip())
+    except OSError as error:
+        raise Failed(f"{file}: {error.strerror}") from error
+    with file.open("rb") as stream:
+        yield stream, total
 
 
 def read_lines(source: Iterable[bytes]) -> Iterator[Line]:

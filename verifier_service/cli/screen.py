@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, TypeAlias
 
 import typer
 from pydantic import BaseModel
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -26,6 +28,20 @@ def console(*, stderr: bool = False) -> Console:
     return Console(
         stderr=stderr, width=None if stream.isatty() else PIPE_WIDTH, highlight=False, soft_wrap=False
     )
+
+
+@contextmanager
+def progress_bar(*, quiet: bool) -> Iterator[Progress]:
+    """A progress bar on standard error, for those who watch."""
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console(stderr=True),
+        disable=quiet or not sys.stderr.isatty(),
+    ) as progress:
+        yield progress
 
 
 def plain(value: object) -> str:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import Progress
 
-from verifier_service.cli.boundary import FAILED, Failed
+from verifier_service.cli.boundary import FAILED
 from verifier_service.cli.connection import connect
-from verifier_service.cli.lines import Line, read_lines
-from verifier_service.cli.screen import AsJson, console, dump, note, number, table
+from verifier_service.cli.lines import Line, opened, read_lines
+from verifier_service.cli.screen import AsJson, dump, note, number, progress_bar, table
 from verifier_service.client import Client, Wait
 from verifier_service.domain.records import Record
 from verifier_service.domain.wire import ItemError, SubmitResult, SubmitStatus, Until
@@ -66,7 +63,7 @@ def submit(
 ) -> None:
     """Submit trajectories. A bad line costs only itself; submitting a file again is harmless."""
     until = _until(wait)
-    with connect() as client, _opened(file) as (stream, total), _progress(quiet=as_json) as progress:
+    with connect() as client, opened(file) as (stream, total), progress_bar(quiet=as_json) as progress:
         handed = _hand_in(client, run, stream, total, progress)
         if until is not None:
             _wait(client, run, handed, Wait(until, seconds), progress)
@@ -90,34 +87,6 @@ def _until(wait: str | None) -> Until | None:
     if wait is not None and wait not in names:
         raise typer.BadParameter(f"one of {', '.join(names)}", param_hint="--wait")
     return names[wait] if wait is not None else None
-
-
-@contextmanager
-def _opened(file: Path) -> Iterator[tuple[BinaryIO, int | None]]:
-    """The stream and its number of lines, unknown for standard input."""
-    if str(file) == "-":
-        yield sys.stdin.buffer, None
-        return
-    try:
-        with file.open("rb") as counting:
-            total = sum(1 for line in counting if line.strip())
-    except OSError as error:
-        raise Failed(f"{file}: {error.strerror}") from error
-    with file.open("rb") as stream:
-        yield stream, total
-
-
-@contextmanager
-def _progress(*, quiet: bool) -> Iterator[Progress]:
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console(stderr=True),
-        disable=quiet or not sys.stderr.isatty(),
-    ) as progress:
-        yield progress
 
 
 def _hand_in(client: Client, run: str, stream: BinaryIO, total: int | None, progress: Progress) -> Handed:

@@ -25,7 +25,7 @@ class NewTrajectory:
     policy_version: str | None
     ladder: str
     ladder_version: int
-    subject: str  # raw digest of the answer
+    subject: str  # raw digest of what the ladder takes from it
     turns_digest: str
     n_turns: int
     finished: bool

@@ -7,6 +7,7 @@ import re
 from verifier_service.domain.cases import Body, NewTrajectory
 from verifier_service.domain.digests import canonical_json, digest, raw_digest
 from verifier_service.domain.errors import InvalidInput
+from verifier_service.domain.extraction import candidate_of
 from verifier_service.domain.ladders import Ladder
 from verifier_service.domain.trajectories import TrajectorySubmission
 
@@ -26,6 +27,7 @@ def new_trajectory(item: TrajectorySubmission, ladder: Ladder, secret: str) -> N
         raise InvalidInput("nul_character", "text must not contain the NUL character")
     turns_digest = digest("turns", turns)
     content = digest("content", secret, rest, turns_digest)
+    source = ladder.spec.candidate
     return NewTrajectory(
         id=item.id if item.id is not None else CONTENT_ID_PREFIX + content,
         content=content,
@@ -34,7 +36,7 @@ def new_trajectory(item: TrajectorySubmission, ladder: Ladder, secret: str) -> N
         policy_version=item.policy_version,
         ladder=ladder.name,
         ladder_version=ladder.version,
-        subject=raw_digest(ladder.spec.candidate.kind, item.answer),
+        subject=raw_digest(source.kind, candidate_of(source, item.answer, item.turns)),
         turns_digest=turns_digest,
         n_turns=len(item.turns),
         finished=item.finished,

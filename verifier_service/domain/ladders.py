@@ -18,12 +18,31 @@ MAX_USES_PER_TIER = 16
 Role = Literal["identify", "process", "hard_gate", "soft_gate", "measure", "outcome", "review", "note"]
 
 
+class TagExtract(Request):
+    """The contents of the last ``<tag>...</tag>``."""
+
+    tag: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_\-]*$", max_length=64)]
+
+
+Extract = Literal["boxed", "code_block"] | TagExtract
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
 class CandidateSpec(Request):
-    """Where the thing to verify comes from and what it is."""
+    """Where the thing to verify comes from and what it is; see ``domain/extraction.py``.
+
+    ``from`` is the answer, or the message of the last turn. ``extract`` takes a part of that text: the
+    last ``\\boxed{}``, the last fenced block of code (else all), or a tag's contents. It is left out of
+    the document when it is null, so that ladders from before it existed keep their digests.
+    """
 
     kind: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
     format: str = "json"
-    from_: Annotated[Literal["answer"], Field(alias="from")] = "answer"
+    from_: Annotated[Literal["answer", "last_turn"], Field(alias="from")] = "answer"
+    extract: Annotated[Extract | None, Field(exclude_if=_is_none)] = None
 
 
 class QuantitySpec(Request):

@@ -11,7 +11,8 @@ from verifier_service.domain.checks import NewCheck
 from verifier_service.domain.digests import canonical_json, check_key, method_digest
 from verifier_service.domain.errors import InvalidInput, NotFound
 from verifier_service.domain.evidence import Tier
-from verifier_service.domain.ladders import Rung, VerifierUse
+from verifier_service.domain.extraction import candidate_of
+from verifier_service.domain.ladders import CandidateSpec, Ladder, Rung, VerifierUse
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.records import JsonObject, JsonValue
 from verifier_service.domain.verifiers import CheckInput, Readable, VerifierInfo
@@ -30,18 +31,21 @@ def plan_check(
     rung: Rung,
     body: Body,
     *,
+    source: CandidateSpec,
     secret: str,
     priority: float = 0.0,
     deadline: float | None = None,
 ) -> NewCheck:
-    """The check of one rung for one trajectory.
+    """The check of one rung for one trajectory; ``source`` says where its candidate is.
 
     Process checks are keyed by the digest of the turns, all others by the candidate (its raw digest
     while it could not be identified), together with the inputs that the verifier declares it reads.
     """
     method = _method(catalog, rung.use.use, canonical_json(rung.use.params))
     info = method.info
-    candidate: JsonValue = standing.canonical if standing.canonical is not None else body.answer
+    candidate: JsonValue = standing.canonical
+    if candidate is None:
+        candidate = candidate_of(source, body.answer, body.turns)
     read = _read(info.reads - {"candidate", "turns"}, body)
     if info.external:  # a person judges the candidate for this task, not the candidate as such
         read |= {"task": [standing.ladder, standing.ladder_version, _read(frozenset({"prompt"}), body)]}
@@ -67,6 +71,11 @@ def plan_check(
         max_attempts=info.limits.max_attempts,
         deadline=deadline,
     )
+
+
+def reads_turns(catalog: Catalog, ladder: Ladder, rung: Rung) -> bool:
+    """Whether the check of a rung needs the turns: to judge them, or to find the candidate in them."""
+    return ladder.spec.candidate.from_ == "last_turn" or "turns" in catalog.verifier(rung.use.use).reads
 
 
 def unplannable(catalog: Catalog, rung: Rung) -> str | None:

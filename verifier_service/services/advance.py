@@ -14,7 +14,13 @@ from verifier_service.domain.checks import CheckRef, CheckView, DemandView, NewC
 from verifier_service.domain.digests import candidate_digest
 from verifier_service.domain.evidence import Cost, Tier
 from verifier_service.domain.ladders import Rung
-from verifier_service.domain.planning import IDENTIFY_PATH, identify_rung, plan_check, unplannable
+from verifier_service.domain.planning import (
+    IDENTIFY_PATH,
+    identify_rung,
+    plan_check,
+    reads_turns,
+    unplannable,
+)
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.scoring import (
@@ -152,7 +158,8 @@ def _demand_fast(
     secrets = {name: tx.projects.secret(name) for name in {case.standing.project for case, _ in missing}}
     for case, rung in missing:
         secret = secrets[case.standing.project]
-        check = plan_check(catalog, case.standing, rung, bodies[case.standing.pk], secret=secret)
+        source, body = case.ladder.spec.candidate, bodies[case.standing.pk]
+        check = plan_check(catalog, case.standing, rung, body, source=source, secret=secret)
         wanted.setdefault((case.standing.project, case.standing.run), []).append((case, rung, check))
     grown: dict[int, Case] = {}
     for (project, run), group in wanted.items():
@@ -195,11 +202,11 @@ def _bodies(
     missing: Sequence[tuple[Case, Rung]],
     known: Mapping[int, Body],
 ) -> Mapping[int, Body]:
-    """Bodies of the cases, with their turns only where a verifier reads them."""
+    """Bodies of the cases, with their turns only where a check needs them."""
     wanted = {case.standing.pk for case, _ in missing} - known.keys()
     if not wanted:
         return known
-    turns = any("turns" in catalog.verifier(rung.use.use).reads for _, rung in missing)
+    turns = any(reads_turns(catalog, case.ladder, rung) for case, rung in missing)
     return {**known, **tx.trajectories.bodies(wanted, turns=turns)}
 
 

@@ -12,7 +12,7 @@ from verifier_service.domain.checks import DemandView, NewDemand
 from verifier_service.domain.decisions import BudgetView, Decision, DecisionAction, PolicyCase, TierOption
 from verifier_service.domain.evidence import TIERS, Tier
 from verifier_service.domain.ladders import Ladder, Rung
-from verifier_service.domain.planning import plan_check, unplannable
+from verifier_service.domain.planning import plan_check, reads_turns, unplannable
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.policy import Beliefs, Policy, Tariff
 from verifier_service.domain.ports.runs import Decided
@@ -211,7 +211,7 @@ def _request(
     wants = list(_wanted(answers, "request"))
     if not wants:
         return set()
-    turns = any("turns" in catalog.verifier(want.rung.use.use).reads for want in wants)
+    turns = any(reads_turns(catalog, want.case.ladder, want.rung) for want in wants)
     bodies = tx.trajectories.bodies({want.case.standing.pk for want in wants}, turns=turns)
     secret = tx.projects.secret(project)
     checks = [
@@ -220,6 +220,7 @@ def _request(
             want.case.standing,
             want.rung,
             bodies[want.case.standing.pk],
+            source=want.case.ladder.spec.candidate,
             secret=secret,
             priority=want.decision.priority,
             deadline=_deadline(want),

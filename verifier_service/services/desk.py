@@ -11,6 +11,7 @@ from verifier_service.domain.checks import Claim
 from verifier_service.domain.digests import canonical_json
 from verifier_service.domain.errors import Conflict, InvalidInput, VerificationError
 from verifier_service.domain.evidence import Cost, Evidence, Measurement, Provenance, Reason, Tier, Verdict
+from verifier_service.domain.extraction import candidate_of
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.policy import Tariff
 from verifier_service.domain.ports.store import Transaction
@@ -65,7 +66,8 @@ def _shown(case: Case, body: Body) -> dict[str, object]:
     evidence = [item.evidence for item in case.rung_evidence() if item.evidence.identity is None]
     return {
         "ladder": case.ladder.name,
-        "candidate": case.standing.canonical or body.answer,
+        "candidate": case.standing.canonical
+        or candidate_of(case.ladder.spec.candidate, body.answer, body.turns),
         "prompt": body.prompt,
         "inputs": body.inputs,
         "evidence": [json.loads(item.model_dump_json()) for item in evidence],

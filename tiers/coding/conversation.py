@@ -1,0 +1,129 @@
+"""Tests written in Python ask a solution: two sandboxes, and the judge carries every word between them."""
+
+from __future__ import annotations
+
+import json
+import select
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from tiers.coding.cases import Source
+from tiers.sandbox.box import (
+    ENDED,
+    MESSAGE,
+    RECORD,
+    SAMPLE_S,
+    Answer,
+    Box,
+    Limits,
+    Overdue,
+    Stopped,
+    Trouble,
+)
+
+MAX_MESSAGES = 200_000
+
+
+class Heard(NamedTuple):
+    """What one source of tests came to: records by test name, and what cut them short."""
+
+    records: tuple[Mapping[str, Any], ...]
+    trouble: Trouble | None
+    fault: str
+    wall_s: float
+    peak_mb: float
+
+
+class Conversation:
+    """One run of one source of tests. Both boxes must have their code compiled already."""
+
+    def __init__(self, solution: Box, tester: Box, entry_point: str | None) -> None:
+        self._solution, self._tester = solution, tester
+        self._entry_point = entry_point
+        self._records: list[Mapping[str, Any]] = []
+        self._ended: dict[Box, Answer] = {}
+        self._messages = 0
+        self._poll = select.poll()
+        for box in (solution, tester):
+            self._poll.register(box.results, select.POLLIN)
+
+    def hold(
+        self, case: Source, limits: Limits, order: Callable[[dict[str, Any]], dict[str, Any]]
+    ) -> Heard:
+        """Let the tests run. Raises ``Stopped`` when the tester's own box breaks."""
+        started = time.monotonic()
+        self._solution.order(order({"verb": "session", "role": "solution"}))
+        wanted = {"source": case.source, "names": list(case.names), "functions": list(case.functions)}
+        tests = {"verb": "session", "role": "tester", "entry_point": self._name(), **wanted}
+        self._tester.order(order(tests))
+        trouble: Trouble | None = None
+        try:
+            self._listen(started, limits)
+        except Overdue as overdue:
+            trouble = overdue.trouble
+        except Stopped as stopped:
+            trouble = stopped.trouble
+        wall_s = time.monotonic() - started
+        if trouble is not None:
+            self._solution.close()
+            self._tester.close()
+        return Heard(tuple(self._records), trouble, self._fault(), wall_s, self._solution.peak_mb)
+
+    def _name(self) -> str:
+        return (self._entry_point or "").partition("(")[0].partition(".")[0]
+
+    def _listen(self, started: float, limits: Limits) -> None:
+        granted = 0.0
+        while len(self._ended) < 2:
+            self._carry(self._tester, self._solution)
+            self._carry(self._solution, self._tester)
+            if len(self._ended) == 2:
+                return
+            now = time.monotonic()
+            if now >= started + limits.time_s + granted:
+                starved = min(
+                    self._solution.starved(started) + self._tester.starved(started), limits.time_s
+                )
+                if starved <= granted + SAMPLE_S:
+                    raise Overdue("time_limit")
+                granted = starved
+            elif not self._poll.poll(1000 * SAMPLE_S):
+                self._solution.check_memory(limits)
+                self._tester.check_memory(limits)
+
+    def _carry(self, speaker: Box, listener: Box) -> None:
+        while speaker not in self._ended:
+            answer = speaker.next_answer()
+            if answer is None:
+                return
+            if answer.kind == MESSAGE:
+                self._messages += 1
+                if self._messages > MAX_MESSAGES:
+                    raise Overdue("time_limit")
+                if listener not in self._ended:
+                    listener.message(answer.body)
+                    listener.push()
+            elif answer.kind == RECORD and speaker is self._tester:
+                self._records.append(json.loads(answer.body))
+            elif answer.kind == ENDED:
+                self._ended[speaker] = answer
+                if listener not in self._ended:
+                    # Nobody is there to answer any more.
+                    listener.message(b"")
+                    listener.push()
+            else:
+                raise Stopped("garbled")
+
+    def _fault(self) -> str:
+        """What the solution left when it ended by itself before the tests did: class and line."""
+        answer = self._ended.get(self._solution)
+        if answer is None:
+            return ""
+        head, _, rest = answer.body.partition(b"\n")
+        try:
+            fields = dict(each.split("=", 1) for each in head.decode("ascii").split(" "))
+            note = rest[int(fields["out"]) + int(fields["err"]) :]
+        except (KeyError, ValueError):
+            return ""
+        return note[1:100].decode("utf-8", "replace") if note[:1] == b"E" else ""

@@ -1,0 +1,1 @@
+"""Mathematical answers from untrusted text: read strictly, compared exactly, never evaluated as code."""

@@ -1,0 +1,339 @@
+"""One running sandbox, from the judge's side: orders in, answers out, limits kept from outside."""
+
+from __future__ import annotations
+
+import marshal
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from types import CodeType
+from typing import Any, Literal, NamedTuple
+
+import psutil
+
+from tiers.harness_group import descendants
+from verifier_service.domain.errors import Transient
+
+Role = Literal["plain", "session", "tester"]
+Trouble = Literal["time_limit", "memory_limit", "gone", "garbled"]
+
+SAMPLE_S = 0.02
+FAREWELL_S = 0.25
+START_S = 20.0
+MAX_ANSWER = 1 << 26
+READY, COMPILED, FAULT, ENDED, LIMIT, MESSAGE, RECORD = b"R", b"C", b"F", b"T", b"L", b"M", b"S"
+_MIB = 1 << 20
+_INSIDE = "tiers.sandbox.inside"
+_MODULES: Mapping[Role, tuple[str, ...]] = {
+    "plain": ("values", "confine", "programs", "zygote"),
+    "session": ("values", "confine", "programs", "peer", "session", "zygote"),
+    "tester": ("values", "confine", "programs", "peer", "session", "tester", "zygote"),
+}
+_BOOT = """
+import marshal, os, sys
+def exactly(n):
+    parts = b""
+    while len(parts) < n:
+        part = os.read(0, n - len(parts))
+        if not part:
+            os._exit(0)
+        parts += part
+    return parts
+for name in ("tiers", "tiers.sandbox", "tiers.sandbox.inside"):
+    sys.modules[name] = type(sys)(name)
+    sys.modules[name].__path__ = []
+for name, code in marshal.loads(exactly(int.from_bytes(exactly(4), "big"))):
+    module = sys.modules["tiers.sandbox.inside." + name] = type(sys)("tiers.sandbox.inside." + name)
+    setattr(sys.modules["tiers.sandbox.inside"], name, module)
+    exec(code, module.__dict__)
+job = sys.modules["tiers.sandbox.inside.zygote"].main()
+del exactly, name, code, module
+if job is not None:
+    job()
+"""
+
+
+class Answer(NamedTuple):
+    """One frame from inside: nothing in it is to be trusted."""
+
+    kind: bytes
+    body: bytes
+
+
+class Stopped(Exception):
+    """The box was closed: a limit was reached, or what is inside broke or left the channel."""
+
+    def __init__(self, trouble: Trouble) -> None:
+        super().__init__(trouble)
+        self.trouble: Trouble = trouble
+
+
+class Plan(NamedTuple):
+    """How to start a box: command line, environment, descriptors to pass, and the set-up order."""
+
+    command: list[str]
+    environment: dict[str, str]
+    descriptors: tuple[int, ...]
+    setup: dict[str, Any]
+
+
+class Box:
+    """A started sandbox. One thread uses it. Use as a context: everything inside ends with it."""
+
+    def __init__(self, plan: Plan, role: Role = "plain") -> None:
+        """Start it and wait until it is confined. Raises ``Transient`` when it does not get there."""
+        self.peak_mb = 0.0
+        self._buffer = bytearray()
+        self._process = subprocess.Popen(
+            plan.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=plan.environment,
+            pass_fds=plan.descriptors,
+            cwd="/",
+            start_new_session=True,
+        )
+        self._leader = psutil.Process(self._process.pid)
+        assert self._process.stdin is not None  # noqa: S101 - for mypy: they are pipes
+        assert self._process.stdout is not None  # noqa: S101
+        self._orders, self._results = self._process.stdin.fileno(), self._process.stdout.fileno()
+        os.set_blocking(self._orders, False)
+        os.set_blocking(self._results, False)
+        self._poll = select.poll()
+        self._poll.register(self._results, select.POLLIN)
+        self._outbox = bytearray(_framed(_modules(role)) + _framed(marshal.dumps(plan.setup)))
+        self._begin()
+
+    def _begin(self) -> None:
+        try:
+            answer = self.await_answer(time.monotonic() + START_S, None)
+        except Stopped as stopped:
+            code = self._process.wait()
+            raise Transient(
+                "sandbox_failed", f"the sandbox did not start ({stopped.trouble}, exit code {code})"
+            ) from None
+        if answer.kind != READY:
+            self.close()
+            raise Transient(
+                "sandbox_failed", f"the sandbox refused: {answer.body.decode('utf-8', 'replace')}"
+            )
+
+    def __enter__(self) -> Box:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    @property
+    def results(self) -> int:
+        """The descriptor that becomes readable when an answer has come."""
+        return self._results
+
+    def close(self) -> None:
+        """Kill everything inside, and return when it is gone."""
+        if self._process.returncode is None:
+            with _Ends(descendants(self._leader)) as ends:
+                self._process.kill()
+                self._process.wait()
+                ends.kill_and_wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+
+    def order(self, order: Mapping[str, Any]) -> None:
+        """Send an order; it leaves while an answer is awaited."""
+        self._outbox += _framed(marshal.dumps(dict(order)))
+
+    def message(self, body: bytes) -> None:
+        """Send bytes as they are, for the conversation of a session."""
+        self._outbox += _framed(body)
+
+    def ask(self, order: Mapping[str, Any], limits: Limits, *, recall: bool = True) -> Answer:
+        """Send an order and wait for its answer under the limits.
+
+        A program that reaches one is ended; with ``recall`` the box itself goes on where it still answers.
+        Raises ``Stopped`` when it does not, and the box is closed then.
+        """
+        self.order(order)
+        started = time.monotonic()
+        try:
+            return self.await_answer(started + limits.time_s, limits)
+        except Overdue as overdue:
+            if recall:
+                return self._called_back(overdue.trouble)
+            self.close()
+            raise Stopped(overdue.trouble) from None
+
+    def _called_back(self, trouble: Trouble) -> Answer:
+        self.order({"verb": "kill"})
+        try:
+            answer = self.await_answer(time.monotonic() + FAREWELL_S, None)
+        except Stopped:
+            raise Stopped(trouble) from None
+        return Answer(LIMIT, trouble.encode() + b"\n" + answer.body)
+
+    def await_answer(self, until: float, limits: Limits | None) -> Answer:
+        """Wait for a frame. Raises ``Overdue`` for a limit, ``Stopped`` (box closed) for all else."""
+        granted = 0.0
+        while True:
+            answer = self.next_answer()
+            if answer is not None:
+                return answer
+            now = time.monotonic()
+            if now >= until + granted:
+                if limits is None:
+                    self.close()
+                    raise Stopped("time_limit")
+                starved = min(self.starved(until - limits.time_s), limits.time_s)
+                if starved <= granted + SAMPLE_S:
+                    raise Overdue("time_limit")
+                granted = starved
+            elif not self._poll.poll(1000 * min(SAMPLE_S, until + granted - now)) and limits is not None:
+                self.check_memory(limits)
+
+    def check_memory(self, limits: Limits) -> None:
+        """Raise ``Overdue`` when what is inside is larger than the limit."""
+        if self.memory_mb() > limits.memory_mb:
+            raise Overdue("memory_limit")
+
+    def next_answer(self) -> Answer | None:
+        """Send what waits to be sent and return a frame if a whole one is there.
+
+        Raises ``Stopped`` (box closed) when the other end is closed or what came is no frame.
+        """
+        self.push()
+        gone = not self._pull()
+        if len(self._buffer) >= 5:
+            length = int.from_bytes(self._buffer[1:5], "big")
+            if length > MAX_ANSWER:
+                self.close()
+                raise Stopped("garbled")
+            if len(self._buffer) >= 5 + length:
+                answer = Answer(bytes(self._buffer[:1]), bytes(self._buffer[5 : 5 + length]))
+                del self._buffer[: 5 + length]
+                return answer
+        if gone:
+            self.close()
+            raise Stopped("gone")
+        return None
+
+    def memory_mb(self) -> float:
+        """Resident size of everything inside, now."""
+        total = 0
+        for process in self._inside():
+            with suppress(psutil.Error):
+                total += process.memory_info().rss
+        self.peak_mb = max(self.peak_mb, total / _MIB)
+        return total / _MIB
+
+    def starved(self, since: float) -> float:
+        """Seconds in which programs started since then wanted a processor and had none.
+
+        That is the machine's fault, not theirs, and does not count against their time limit.
+        """
+        newer = time.time() - (time.monotonic() - since) - SAMPLE_S
+        waited = 0.0
+        for process in self._inside():
+            with suppress(OSError, ValueError, IndexError, psutil.Error):
+                if process.create_time() >= newer:
+                    fields = Path(f"/proc/{process.pid}/schedstat").read_text().split()
+                    waited = max(waited, int(fields[1]) / 1e9)
+        return waited
+
+    def _inside(self) -> Iterator[psutil.Process]:
+        yield from descendants(self._leader)
+
+    def push(self) -> None:
+        """Send as much of what waits to be sent as the other end takes now."""
+        with suppress(BlockingIOError):
+            while self._outbox:
+                try:
+                    sent = os.write(self._orders, self._outbox[: 1 << 16])
+                except BrokenPipeError:
+                    self._outbox.clear()
+                    return
+                del self._outbox[:sent]
+
+    def _pull(self) -> bool:
+        """Read what is there; False at the end."""
+        with suppress(BlockingIOError):
+            while len(self._buffer) <= MAX_ANSWER + 5:
+                part = os.read(self._results, 1 << 18)
+                if not part:
+                    return False
+                self._buffer += part
+        return True
+
+
+class _Ends:
+    """The ends of processes, held by descriptor: a number could be another process by now."""
+
+    def __init__(self, processes: Iterator[psutil.Process]) -> None:
+        self._open: list[int] = []
+        for process in processes:
+            with suppress(OSError):
+                self._open.append(os.pidfd_open(process.pid))
+
+    def __enter__(self) -> _Ends:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        for end in self._open:
+            os.close(end)
+
+    def kill_and_wait(self) -> None:
+        """Kill them all, and wait until the last one has gone."""
+        for end in self._open:
+            with suppress(OSError):
+                signal.pidfd_send_signal(end, signal.SIGKILL)
+        until = time.monotonic() + START_S
+        for end in self._open:
+            poll = select.poll()
+            poll.register(end, select.POLLIN)
+            poll.poll(max(0.0, until - time.monotonic()) * 1000)
+
+
+class Limits(NamedTuple):
+    """Of one run: seconds on the clock, MiB resident."""
+
+    time_s: float
+    memory_mb: int
+
+
+class Overdue(Exception):
+    """A limit was reached; the box still stands."""
+
+    def __init__(self, trouble: Trouble) -> None:
+        super().__init__(trouble)
+        self.trouble: Trouble = trouble
+
+
+def _framed(body: bytes) -> bytes:
+    return len(body).to_bytes(4, "big") + body
+
+
+@lru_cache(maxsize=8)
+def _modules(role: Role) -> bytes:
+    """The code of what runs inside, compiled by the interpreter that will run it."""
+    return marshal.dumps([(name, _code(name)) for name in _MODULES[role]])
+
+
+def _code(name: str) -> CodeType:
+    spec = find_spec(f"{_INSIDE}.{name}")
+    if spec is None or spec.origin is None:
+        raise ImportError(f"{_INSIDE}.{name}")
+    return compile(Path(spec.origin).read_text("utf-8"), f"<{name}>", "exec", dont_inherit=True)
+
+
+def boot_arguments(interpreter: str) -> list[str]:
+    """The command that becomes the zygote: no site, no user folder, no working folder on the path."""
+    return [interpreter, "-s", "-S", "-P", "-X", "utf8", "-c", _BOOT]

@@ -1,0 +1,285 @@
+"""The first process inside a sandbox: takes orders, forks one process for each program run, reports.
+
+Orders are a length (4 bytes, big endian) and marshalled data from the judge, answers a kind (1 byte), a
+length and bytes. The judge never unmarshals.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import select
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tiers.sandbox.inside import programs
+from tiers.sandbox.inside.confine import Confinement, confine
+
+READY, COMPILED, FAULT, ENDED, MESSAGE = b"R", b"C", b"F", b"T", b"M"
+HEADER = "exit={} signal={} wall={!r} cpu={!r} peak={} over={} out={} err={} note={}\n"
+_CHUNK = 1 << 16
+_CONVERSATIONS = ("session", "series")
+
+
+class Channel:
+    """Both pipes to the judge."""
+
+    def __init__(self, orders: int, results: int) -> None:
+        self.orders = orders
+        self.results = results
+
+    def receive(self) -> Any:
+        """The next order, or ``None`` when the judge has gone."""
+        body = self.receive_bytes()
+        return None if body is None else marshal.loads(body)  # noqa: S302 - the judge's own words
+
+    def receive_bytes(self) -> bytes | None:
+        """The next order's bytes."""
+        header = self._exactly(4)
+        return None if header is None else self._exactly(int.from_bytes(header, "big"))
+
+    def send(self, kind: bytes, body: bytes) -> None:
+        """Write one answer. Raises ``OSError`` when the judge has gone."""
+        rest = memoryview(kind + len(body).to_bytes(4, "big") + body)
+        while rest:
+            rest = rest[os.write(self.results, rest) :]
+
+    def close(self) -> None:
+        """Close both ends."""
+        os.close(self.orders)
+        os.close(self.results)
+
+    def _exactly(self, count: int) -> bytes | None:
+        parts = []
+        while count:
+            part = os.read(self.orders, min(count, 1 << 20))
+            if not part:
+                return None
+            parts.append(part)
+            count -= len(part)
+        return b"".join(parts)
+
+
+class Pipes(NamedTuple):
+    """Of one run: (reader, writer) for input, output, errors and the note that a program leaves."""
+
+    stdin: tuple[int, int]
+    out: tuple[int, int]
+    err: tuple[int, int]
+    note: tuple[int, int]
+
+
+def main() -> Callable[[], None] | None:
+    """Serve orders. In a forked child, returns what it has to run once all frames here are gone."""
+    channel = Channel(_moved(0), _moved(1))
+    nowhere = os.open("/dev/null", os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(nowhere, standard)
+    os.close(nowhere)
+    setup = channel.receive()
+    try:
+        confine(Confinement(*setup["confinement"]))
+    except OSError as error:
+        channel.send(FAULT, str(error).encode())
+        return None
+    channel.send(READY, b"")
+    program: Any = None
+    while (order := channel.receive()) is not None:
+        if order["verb"] == "compile":
+            program = _compile(channel, order)
+        elif order["verb"] != "kill":  # that one came too late
+            job = _run(channel, order, program, tidy=setup["tidy"])
+            if job is not None:
+                return job
+    return None
+
+
+def _moved(descriptor: int) -> int:
+    import fcntl
+
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 100)
+
+
+def _compile(channel: Channel, order: dict[str, Any]) -> Any:
+    try:
+        program = programs.compiled(order)
+    except (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError, SystemError) as error:
+        channel.send(FAULT, programs.syntax_fault(error).encode("utf-8", "replace"))
+        return None
+    channel.send(COMPILED, b"")
+    return program
+
+
+def _run(channel: Channel, order: dict[str, Any], program: Any, *, tidy: bool) -> Callable[[], None] | None:
+    if tidy and order.get("stdin"):
+        # Where /dev/stdin leads: there is no /proc that could lead to the pipe.
+        with open("/tmp/.stdin", "wb") as copy:
+            copy.write(order["stdin"])
+        os.chmod("/tmp/.stdin", 0o444)
+    pipes = Pipes(*(os.pipe() for _ in range(4)))
+    started = time.monotonic()
+    child = os.fork()
+    if child == 0:
+        session = order["verb"] in _CONVERSATIONS
+        kept = (channel.orders, channel.results) if session else ()
+        programs.enter(order, (pipes.stdin[0], pipes.out[1], pipes.err[1], pipes.note[1]), kept)
+        return programs.job(order, program, channel if session else None)
+    for descriptor in (pipes.stdin[0], pipes.out[1], pipes.err[1], pipes.note[1]):
+        os.close(descriptor)
+    watch = _Watch(child, pipes, order, None if order["verb"] in _CONVERSATIONS else channel)
+    watch.follow()
+    status, usage = watch.reap()
+    if tidy:
+        _sweep(order.get("files") or ())
+    signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+    out, err, note = (bytes(watch.kept[each[0]]) for each in (pipes.out, pipes.err, pipes.note))
+    header = HEADER.format(
+        os.WEXITSTATUS(status) if os.WIFEXITED(status) else -1,
+        signal,
+        time.monotonic() - started,
+        usage.ru_utime + usage.ru_stime,
+        usage.ru_maxrss,
+        watch.over,
+        len(out),
+        len(err),
+        len(note),
+    )
+    channel.send(ENDED, header.encode() + out + err + note)
+    return None
+
+
+class _Watch:
+    """Feeds a running program, keeps what it writes up to its limits, and notices its end."""
+
+    def __init__(self, child: int, pipes: Pipes, order: dict[str, Any], channel: Channel | None) -> None:
+        self.over = ""
+        self.kept = {each[0]: bytearray() for each in (pipes.out, pipes.err, pipes.note)}
+        self._err = pipes.err[0]
+        self._child = child
+        self._feed = pipes.stdin[1]
+        self._rest = memoryview(order.get("stdin") or b"")
+        self._room = order["output"]
+        self._channel = channel
+        self._end = os.pidfd_open(child)
+        self._poll = select.poll()
+        for descriptor in (*self.kept, self._end):
+            self._poll.register(descriptor, select.POLLIN)
+        if channel is not None:
+            self._poll.register(channel.orders, select.POLLIN)
+        os.set_blocking(self._feed, False)
+        self._feeding = bool(self._rest)
+        if self._feeding:
+            self._poll.register(self._feed, select.POLLOUT)
+        else:
+            self._stop_feeding()
+        for descriptor in self.kept:
+            os.set_blocking(descriptor, False)
+
+    def follow(self) -> None:
+        """Return when the program has ended, or was ended for its output or by order."""
+        while True:
+            ready = dict(self._poll.poll())
+            if self._feed in ready and self._rest:
+                self._write()
+            for descriptor in self.kept:
+                if descriptor in ready and not self._take(descriptor):
+                    self.over = "output"
+            if self._channel is not None and self._channel.orders in ready:
+                self._channel.receive_bytes()
+                self.over = "order"
+            if self.over:
+                os.kill(self._child, 9)
+                return
+            if self._end in ready:
+                for descriptor in self.kept:
+                    while self._take(descriptor, drain=True):
+                        pass
+                return
+
+    def reap(self) -> tuple[int, Any]:
+        """The exit status and the resources used."""
+        _, status, usage = os.wait4(self._child, 0)
+        for descriptor in (*self.kept, self._end):
+            os.close(descriptor)
+        self._stop_feeding()
+        return status, usage
+
+    def _write(self) -> None:
+        try:
+            self._rest = self._rest[os.write(self._feed, self._rest[:_CHUNK]) :]
+        except BlockingIOError:
+            return
+        except OSError:
+            # The program reads no further: its right.
+            self._rest = memoryview(b"")
+        if not self._rest:
+            self._stop_feeding()
+
+    def _stop_feeding(self) -> None:
+        if self._feed < 0:
+            return
+        self._rest = memoryview(b"")
+        if self._feeding:
+            self._poll.unregister(self._feed)
+        os.close(self._feed)
+        self._feed = -1
+
+    def _take(self, descriptor: int, *, drain: bool = False) -> bool:
+        """Keep what is there. When draining: whether more may come; else: whether limits still hold."""
+        try:
+            part = os.read(descriptor, _CHUNK)
+        except BlockingIOError:
+            return not drain
+        kept = self.kept[descriptor]
+        if not part:
+            if not drain:
+                self._poll.unregister(descriptor)
+            return not drain
+        room = self._room - len(kept)
+        kept += part[:room]
+        if len(part) > room and descriptor != self._err:
+            self.over = "output"
+            return False
+        return True
+
+
+def _sweep(keep: tuple[str, ...]) -> None:
+    """End whatever a run left behind in this process namespace, and empty the temporary folder."""
+    if os.getppid() != 1:
+        raise RuntimeError("not alone in a process namespace")
+    try:
+        os.kill(-1, 9)
+    except ProcessLookupError:
+        pass
+    while True:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                break
+        except ChildProcessError:
+            break
+    _empty("/tmp", keep)
+
+
+def _empty(folder: str, keep: tuple[str, ...]) -> None:
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return
+    for entry in entries:
+        if entry.name in keep:
+            continue
+        try:
+            if entry.is_dir(follow_symlinks=False):
+                os.chmod(entry.path, 0o700)
+                _empty(entry.path, ())
+                os.rmdir(entry.path)
+            else:
+                os.unlink(entry.path)
+        except OSError:
+            pass
+
+
+if sys.platform != "linux":
+    raise ImportError("there is no sandbox on this system")

@@ -1,0 +1,103 @@
+"""``verifier try``: hold trajectories against a ladder here and now, and explain every verdict."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from verifier_service.cli.boundary import FAILED, USAGE, Failed
+from verifier_service.cli.lines import opened
+from verifier_service.cli.screen import AsJson, dump, note, progress_bar
+from verifier_service.cli.server import require_server
+from verifier_service.domain.evidence import TIERS, Tier
+
+if TYPE_CHECKING:
+    from verifier_service.cli.trial_records import Tried
+    from verifier_service.cli.trial_run import Trial
+
+LINES_AT_ONCE = 64
+
+
+def try_(
+    ladder: Annotated[
+        str, typer.Argument(help="A shipped ladder's name, or a file with a ladder as JSON.")
+    ],
+    file: Annotated[Path, typer.Argument(help="JSON lines, one trajectory each; - reads standard input.")],
+    tier: Annotated[
+        str, typer.Option("--tier", help="Go no higher: fast, simulation, high_fidelity.")
+    ] = "fast",
+    show_reference: Annotated[
+        bool, typer.Option("--show-reference", help="Show the references, which no answer should see.")
+    ] = False,
+    plugin: Annotated[
+        list[str] | None,
+        typer.Option("--plugin", help="A module with verifiers of yours; may be repeated."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Try a ladder offline: no server, and nothing is kept. A bad line costs only itself."""
+    highest = _tier(tier)
+    require_server()
+    from verifier_service.cli.trial_run import trial
+    from verifier_service.cli.trial_view import show, summary
+
+    began = time.monotonic()
+    tried: list[Tried] = []
+    with (
+        opened(file) as (stream, total),
+        trial(ladder, highest, tuple(plugin or ())) as run,
+        progress_bar(quiet=as_json or (total or 0) <= LINES_AT_ONCE) as progress,
+    ):
+        task = progress.add_task("trying", total=total)
+        for each in _all(run, stream, show_reference=show_reference):
+            tried.append(each.without_details())
+            progress.advance(task)
+            if as_json:
+                dump(each)
+            else:
+                show(each)
+    if not as_json:
+        summary(tried, time.monotonic() - began)
+    refused = [each for each in tried if each.error is not None]
+    for each in refused if as_json else ():
+        note(f"line {each.line}: {each.error.code}: {each.error.message}" if each.error else "")
+    if refused:
+        raise typer.Exit(FAILED)
+
+
+def _all(run: Trial, lines: Iterator[bytes], *, show_reference: bool) -> Iterator[Tried]:
+    numbered = ((number, raw) for number, raw in enumerate(lines, start=1) if raw.strip())
+    while piece := list(islice(numbered, LINES_AT_ONCE)):
+        yield from run.tried(piece, show_reference=show_reference)
+
+
+def _tier(name: str) -> Tier:
+    allowed = [tier.value for tier in TIERS if tier is not Tier.LAB]
+    if name not in allowed:
+        raise typer.BadParameter(
+            f"one of {', '.join(allowed)}; people cannot be tried", param_hint="--tier"
+        )
+    return Tier(name)
+
+
+def read_ladder(name: str, shipped: dict[str, dict[str, object]]) -> str:
+    """The JSON text of a ladder: the file of that name, or the shipped one."""
+    path = Path(name)
+    if name in shipped and not path.is_file():
+        return json.dumps(shipped[name])
+    if not path.is_file():
+        raise Failed(
+            f"no ladder is called {name!r}, and no file either",
+            f"name a file, or one of: {', '.join(sorted(shipped))}",
+            code=USAGE,
+        )
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Failed(f"{name}: {error}") from error
