@@ -180,11 +180,15 @@ class Batch:
         item = self._culprit(trouble)
         words = self._child.last_words()
         self._child.discard()
-        log.warning(
-            "child of %s ended: %s, exit code %d %s", self._info.name, trouble.ill, exit_code, words
-        )
+        late = ""
         if item is not None and item.index in self.open:
-            results.append(self._close(self.open.pop(item.index), item, trouble, exit_code, words))
+            job = self.open.pop(item.index)
+            results.append(self._close(job, item, trouble, exit_code, words))
+            if trouble.ill == "time_limit":
+                late = f" {1000 * (time.monotonic() - item.started - job.time_s):.0f} ms late"
+        log.warning(
+            "child of %s ended: %s%s, exit code %d %s", self._info.name, trouble.ill, late, exit_code, words
+        )
         return results
 
     def _broken(self) -> Ill | None:

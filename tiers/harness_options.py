@@ -38,7 +38,7 @@ class HarnessOptions(Record):
     max_batch: int = Field(default=1024, ge=1)
     more_s: float = Field(default=0.01, gt=0)
     overtake_s: float = Field(default=0.05, gt=0)
-    fast_children: int = Field(default_factory=lambda: _cores() + 2, ge=1)
+    fast_children: int = Field(default_factory=lambda: _cores() + 6, ge=1)
     spare_children: int = Field(default=1, ge=0)
     parallel_children: int = Field(default_factory=lambda: _cores(), ge=1)
     plugins: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ MEGABYTE = 1024 * 1024
 class Settings(BaseSettings):
     """Everything an operator may set. Durations in seconds, sizes in bytes, prices in credits.
 
-    A fast worker has up to ``fast_children`` processes (default: the cores and two) to go on with when
+    A fast worker has up to ``fast_children`` processes (default: the cores and six) to go on with when
     an item takes longer than ``overtake_s``, and ``parallel_children`` (default: the cores) for verifiers
     that wait for processes of their own.
     """
@@ -48,6 +48,7 @@ class Settings(BaseSettings):
     sandbox: Literal["auto", "namespaces", "landlock", "remote", "off"] = "auto"
     sandbox_url: str | None = None
     sandbox_key: str | None = Field(default=None, repr=False)
+    languages: str | None = None
 
     cpu_hour: float = Field(default=0.05, ge=0)
     gpu_hour: float = Field(default=2.0, ge=0)
@@ -64,5 +65,10 @@ class Settings(BaseSettings):
 
     def for_verifiers(self) -> dict[str, str]:
         """The variables that verifiers may read, in this process and in the children."""
-        chosen = {"SANDBOX": self.sandbox, "SANDBOX_URL": self.sandbox_url, "SANDBOX_KEY": self.sandbox_key}
+        chosen = {
+            "SANDBOX": self.sandbox,
+            "SANDBOX_URL": self.sandbox_url,
+            "SANDBOX_KEY": self.sandbox_key,
+            "LANGUAGES": self.languages,
+        }
         return {f"VERIFIER_{name}": value for name, value in chosen.items() if value is not None}

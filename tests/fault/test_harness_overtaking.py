@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 from collections import Counter
 from dataclasses import replace
@@ -32,6 +34,7 @@ from verifier_service.domain.ports.execution import Done, Job, Released
 pytestmark = pytest.mark.usefixtures(all_closed.__name__)
 
 LONG = 600.0
+ROOT = Path(__file__).parents[2]
 
 
 def hanging(batch: list[Job], time_s: float) -> list[Job]:
@@ -254,6 +257,31 @@ def test_how_a_copy_ended_is_known(act: str) -> None:
 def _copied(harness: Any) -> bool:
     list(harness.run(jobs("ok", {"do": "sleep", "s": 0.02}), nobody))
     return any(child.children() for child in verifier_children())
+
+
+COPYING_PARENT = """
+import sys, time
+from tests.support.harnesses import jobs, make_harness, nobody, verifier_children
+harness = make_harness(folder=sys.argv[1], spare_children=1)
+while not any(child.children() for child in verifier_children()):
+    list(harness.run(jobs("ok", {"do": "sleep", "s": 0.02}), nobody))
+for result in harness.run(jobs("ok", "spin", "ok", "fork_and_spin", "ok", time_s=600), nobody):
+    print(result.id, flush=True)
+"""
+
+
+def test_copies_die_with_a_killed_parent(tmp_path: Path) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", COPYING_PARENT, str(tmp_path)], stdout=subprocess.PIPE, cwd=ROOT
+    )
+    assert parent.stdout is not None
+    with parent, parent.stdout:
+        assert {int(parent.stdout.readline()) for _ in range(3)} == {0, 2, 4}
+        family = [each.pid for each in psutil.Process(parent.pid).children(recursive=True)]
+        assert len(family) >= 4
+        parent.kill()
+        parent.wait()
+    assert soon(lambda: not any(map(running, family)), patience(2.0))
 
 
 def test_a_copy_sees_no_more_than_other_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,7 +124,7 @@ def test_the_child_sees_nothing_of_the_service(monkeypatch: pytest.MonkeyPatch, 
 
 def test_settings_for_verifiers_travel_in_the_environment_only() -> None:
     key = "k-3f9a"
-    settings = Settings(sandbox="remote", sandbox_url="http://judge", sandbox_key=key)
+    settings = Settings(sandbox="remote", sandbox_url="http://judge", sandbox_key=key, languages="[]")
     assert key not in repr(settings)
     harness = make_harness(environment={**settings.for_verifiers(), "HOME": "/elsewhere"})
     (result,) = harness.run(jobs("environment"), nobody)
@@ -135,6 +135,7 @@ def test_settings_for_verifiers_travel_in_the_environment_only() -> None:
         "env:VERIFIER_SANDBOX": "remote",
         "env:VERIFIER_SANDBOX_URL": "http://judge",
         "env:VERIFIER_SANDBOX_KEY": key,
+        "env:VERIFIER_LANGUAGES": "[]",
     }
     assert outcome.labels["env:HOME"] != "/elsewhere"
     (child,) = verifier_children()

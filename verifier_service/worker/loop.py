@@ -77,7 +77,10 @@ class TierWorker:
             if self._stopping.is_set() or not supply.due(enough, woken=woken, room=room):
                 return ()
             limit = min(room, self._batch)
-            added = self._service.take(self._tier, limit, self._owner, without=enough)
+            try:
+                added = self._service.take(self._tier, limit, self._owner, without=enough)
+            except Contended:
+                return ()  # what runs is worth more than what could be added: it is tried again
             supply.took(full=len(added.jobs) >= limit or bool(added.ended))
             hand.add(added)
             return added.jobs
