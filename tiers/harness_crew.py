@@ -61,7 +61,7 @@ class Crew:
         self._no_spare_before = 0.0
         self._options = options
         self._seats: list[Seat] = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._nursery = Nursery(options)
 
     def seats(self, lane: Lane | None = None) -> list[Seat]:
@@ -199,7 +199,8 @@ class Crew:
             if any(seat.loading is not None for seat in seats) or not any(s.child.served for s in seats):
                 continue
             try:
-                self._keep_spares(lane, seats)
+                with self._lock:
+                    self._keep_spares(lane, seats)
             except StartFailed as error:
                 self.spare_failed(error)
 

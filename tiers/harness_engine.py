@@ -99,12 +99,16 @@ class Engine:
             self._assign(lane)
         self._crew.keep_spares()
         self.enough = self._directory.names(self._full_lanes())
-        if self._out:
-            self._answers.put(self._out)
-            self._out = []
+        self._tell()
         self._sleep()
         for seat in self._crew.seats():
             self._serve(seat)
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._out:
+            self._answers.put(self._out)
+            self._out = []
 
     def _at_rest(self) -> bool:
         return all(seat.batch is None for seat in self._crew.seats())
@@ -151,6 +155,8 @@ class Engine:
                 if name not in seat.infos:
                     self._crew.load(seat, group.info)
             except StartFailed as error:
+                if self._crew.closing:
+                    return
                 self._fail(group.info.name, error)
 
     def _send(self, seat: Seat, group: Group) -> None:
@@ -215,6 +221,7 @@ class Engine:
         trouble = batch.trouble(self.cancelled)
         if trouble is not None:
             seat.trouble = trouble
+            seat.aside = True
             seat.child.strike()
         elif self._in_the_way(seat, batch):
             seat.aside = True

@@ -128,16 +128,18 @@ class Copy:
         self._template = template
 
     def wait(self) -> int:
-        """Wait for its end; return the exit code."""
+        """Wait for its end; return the exit code. One thread at a time."""
+        if self.returncode is not None:
+            return self.returncode
         until = time.monotonic() + _END_S
-        while self.returncode is None:
-            self.returncode = _exit_code(self.pid)
-            if self.returncode is None:
-                if time.monotonic() > until:
-                    raise TimeoutError(f"process {self.pid} does not end")
-                time.sleep(_LOOK_S)
+        while (code := _exit_code(self.pid)) is None:
+            if time.monotonic() > until:
+                raise TimeoutError(f"process {self.pid} does not end")
+            time.sleep(_LOOK_S)
+        self.returncode = code
+        # Once only: the number may be another copy's as soon as this one is reaped.
         self._template.reap(self.pid)
-        return self.returncode
+        return code
 
 
 def _exit_code(pid: int) -> int | None:

@@ -215,8 +215,9 @@ def _hang(item: dict[str, Any]) -> Finding:
     return accept()
 
 
-def _eat_late(item: dict[str, Any]) -> Finding:
-    time.sleep(item["s"])
+def _eat_when(item: dict[str, Any]) -> Finding:
+    while not Path(item["sign"]).exists():
+        time.sleep(0.005)
     return _eat(item)
 
 
