@@ -42,6 +42,13 @@ def hostile_candidates() -> Mapping[str, JsonValue]:
         "an object of a million characters": {"~": "~" * MEGABYTE},
         "90 lists in each other": {"~": deep},
         "huge numbers in an object": {"~": 1e308, "^": -(10**300), "|": 5e-324},
+        **hostile_texts(),
+    }
+
+
+def hostile_texts() -> Mapping[str, JsonValue]:
+    """Texts that are right for no task."""
+    return {
         "an empty text": "",
         "blanks": " \t\r\n ",
         "NUL characters": "\x00\x00",
@@ -61,6 +68,9 @@ def hostile_candidates() -> Mapping[str, JsonValue]:
         "a number of a hundred thousand digits": "~" + "9" * 100_000,
         "ten thousand lists in each other": "[" * 10_000 + "]" * 10_000,
         "not quite JSON": '{"~": NaN, "~": 1e999, "~": }',
+        "escapes of half a surrogate pair": '{"~": "\\ud800"}',
+        "a text of half a surrogate pair": '"\\udfff~"',
+        "an escaped NUL": '"~\\u0000"',
         "a format string": "%s%n{0}{__class__}$HOME `id`",
         "an import": "__import__('os')._exit(0) ~",
         "a pickle": "cos\n_exit\n(I0\ntR.~",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -45,10 +46,11 @@ def try_(
     highest = _tier(tier)
     require_server()
     from verifier_service.cli.trial_run import trial
-    from verifier_service.cli.trial_view import show, summary
+    from verifier_service.cli.trial_view import ending, summary
 
     began = time.monotonic()
-    tried: list[Tried] = []
+    endings: Counter[str] = Counter()
+    refused = False
     with (
         opened(file) as (stream, total),
         trial(ladder, highest, tuple(plugin or ())) as run,
@@ -56,19 +58,25 @@ def try_(
     ):
         task = progress.add_task("trying", total=total)
         for each in _all(run, stream, show_reference=show_reference):
-            tried.append(each.without_details())
+            endings[ending(each)] += 1
+            refused |= each.error is not None
             progress.advance(task)
-            if as_json:
-                dump(each)
-            else:
-                show(each)
+            _tell(each, as_json=as_json)
     if not as_json:
-        summary(tried, time.monotonic() - began)
-    refused = [each for each in tried if each.error is not None]
-    for each in refused if as_json else ():
-        note(f"line {each.line}: {each.error.code}: {each.error.message}" if each.error else "")
+        summary(endings, time.monotonic() - began)
     if refused:
         raise typer.Exit(FAILED)
+
+
+def _tell(tried: Tried, *, as_json: bool) -> None:
+    from verifier_service.cli.trial_view import show
+
+    if not as_json:
+        show(tried)
+        return
+    dump(tried)
+    if tried.error is not None:
+        note(f"line {tried.line}: {tried.error.code}: {tried.error.message}")
 
 
 def _all(run: Trial, lines: Iterator[bytes], *, show_reference: bool) -> Iterator[Tried]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 from verifier_service.domain.evidence import (
     Cost,
     Failure,
@@ -71,7 +69,3 @@ class Tried(Record):
     record: RewardRecord | None = None
     formula: str = ""
     note: str | None = None
-
-    def without_details(self) -> Self:
-        """Enough for the summary: a long file is not kept."""
-        return self.model_copy(update={"candidate": None, "checks": (), "reference": None})

@@ -65,19 +65,18 @@ def _told(tried: Tried) -> set[str]:
     return {each.code for each in told}
 
 
-def summary(tried: Sequence[Tried], seconds: float) -> None:
-    """Print how many lines got what."""
+def summary(endings: Counter[str], seconds: float) -> None:
+    """Print how many lines ended how."""
     screen = _screen()
     screen.print(Rule(style="dim"))
-    counts: Counter[str] = Counter()
-    for each in tried:
-        counts[_ending(each)] += 1
-    screen.print(Text(f"{len(tried)} lines in {seconds:.1f} s" + (":" if tried else ", nothing to try")))
-    for ending, count in counts.most_common():
-        screen.print(Text(f"{count:>6}  {ending}"))
+    count = endings.total()
+    screen.print(Text(f"{count} lines in {seconds:.1f} s" + (":" if count else ", nothing to try")))
+    for words, times in endings.most_common():
+        screen.print(Text(f"{times:>6}  {words}"))
 
 
-def _ending(tried: Tried) -> str:
+def ending(tried: Tried) -> str:
+    """How a line ended, in a few words."""
     record = tried.record
     if tried.error is not None or record is None:
         return "not taken"

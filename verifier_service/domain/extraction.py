@@ -97,9 +97,9 @@ def hash_lines(text: str) -> Iterator[Span]:
     """What follows ``####`` on each line that begins with it, blanks at both ends left out."""
     for line in _HASHES.finditer(text):
         inner = line.group(1)
-        start = line.start(1) + len(inner) - len(inner.lstrip())
         stripped = inner.strip()
-        yield Span(stripped, start if stripped else line.start(1), start + len(stripped))
+        start = line.start(1) + (len(inner) - len(inner.lstrip()) if stripped else 0)
+        yield Span(stripped, start, start + len(stripped))
 
 
 def code_block(text: str) -> str:
