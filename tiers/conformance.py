@@ -43,7 +43,6 @@ class Seen:
     items: tuple[CheckInput, ...]
     first: Played
     second: Played
-    dying: Played
     door: Played | None
     door_names: tuple[str, ...]
     tries: dict[Group, list[Try]]
@@ -155,10 +154,8 @@ def _run(
     at_door = [*ordinary, *(each.item for each in many)] if _has_precheck(verifier) else []
     progress("judging twice, backwards and in batches")
     first = play(path, info, params, ordinary, ACTS, hash_seed=1)
-    progress("judging in another process")
-    second = play(path, info, params, ordinary, ("forward",), hash_seed=2)
-    progress("dying in the middle of a batch")
-    dying = play(path, info, params, ordinary[:1], ("die",), hash_seed=1)
+    progress("judging in another process, and dying in the middle of a batch")
+    second = play(path, info, params, ordinary, ("forward", "die"), hash_seed=2)
     door = play(path, info, params, at_door, ("precheck",), hash_seed=1) if at_door else None
     everything = [each for group in tries.values() for each in group]
     progress(f"{len(everything)} hostile items in the harness")
@@ -167,7 +164,6 @@ def _run(
         items=tuple(ordinary),
         first=first,
         second=second,
-        dying=dying,
         door=door,
         door_names=(*names, *(each.name for each in many)),
         tries=tries,
@@ -203,14 +199,14 @@ def _judged(verifier: Verifier, samples: Sequence[Sample], seen: Seen) -> list[C
         checks.samples(samples, seen.first),
         checks.determinism(info, seen.first, seen.second, seen.names),
         checks.failures(seen.first),
-        *checks.batch(seen.first, seen.dying, seen.names),
+        *checks.batch(seen.first, seen.second, seen.names),
         checks.broken_task(info, emptied, seen.of("emptied"), right),
         checks.hostile(seen.results),
         checks.garbage(seen.of("garbage")),
         checks.limits(info, seen.of("garbage", "problems")),
         checks.findings(everything),
         checks.no_leak(everything),
-        checks.no_output([seen.first, seen.second, seen.dying]),
+        checks.no_output([seen.first, seen.second]),
         checks.no_leftovers(seen.first),
         checks.precheck(seen.door, samples, seen.door_names),
     ]

@@ -16,7 +16,7 @@ import psutil
 from tiers.catalog import VerifierCatalog
 from tiers.catalog_sources import Sources
 from tiers.conformance_inputs import Try
-from tiers.conformance_process import Act, Fact, Order
+from tiers.conformance_process import DEATH, Act, Fact, Order
 from tiers.harness import ProcessHarness
 from tiers.harness_options import HarnessOptions
 from verifier_service.domain.ports.execution import Done, Job
@@ -52,7 +52,7 @@ class Played:
         """Why it did not come to its end, or ``None``."""
         if self.timed_out:
             return "the process did not come to an end and was killed"
-        if self.status != 0:
+        if self.status not in (0, DEATH):
             words = self.last_words.strip().splitlines()
             return f"the process ended with status {self.status}: {words[-1][:200] if words else ''}"
         return None

@@ -123,6 +123,15 @@ HOSTILE = [
     *("\\sqrt{2}+" * 600 + "1", "x^{1/3}+" * 300 + "1", "\\sqrt{2}\\sqrt{3}" * 300, "\\pm" * 1_000 + "1"),
     "(" + "+".join(f"\\sqrt{{{prime}}}" for prime in PRIMES) + ")^{30}",
     "+".join(f"\\sqrt[{prime}]{{{prime}}}" for prime in PRIMES),
+    "\\{" + ",".join("\\{" * 20 + "1" + "\\}" * 20 for _ in range(40)) + "\\}",
+    r"\mathbb{R}\setminus\{" + ",".join(f"\\sin{{{n}}}" for n in range(300)) + r"\}",
+    *(
+        r"\cosh(\binom{\pi}{10}-\cosh 7)",
+        r"e^{\ln i}",
+        r"\cosh(\ln i)",
+        r"\binom{\pi}{299}^{99}",
+        r"(\sin(\pi))!!",
+    ),
     *(r"\sum_{i=1}^{10^9} 1", r"\int_0^1 x dx", r"\lim_{x\to0}x", "(-8)^{1/3}", "x^{y^{z^{w}}}"),
     *("42 \\text{ or } 43", "\\text{42 or 43}", "1000000007^{1/2}" * 20, "\\left(" * 1_000, "$" * 5_000),
 ]

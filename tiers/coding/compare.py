@@ -79,12 +79,20 @@ def _close(found: float, expected: float, tolerance: float) -> bool:
     return abs(found - expected) <= max(tolerance, tolerance * abs(expected))
 
 
-def same_value(found: Any, expected: Any, tolerance: float | None, depth: int = 0) -> bool:
+def same_value(found: Any, expected: Any, tolerance: float | None) -> bool:
     """JSON semantics: numbers by value, booleans only as booleans, lists for tuples and sets too.
 
     Numbers may differ by ``tolerance`` (absolute or relative). Without one, only expected floats are met
-    within 1e-9 relatively.
+    within 1e-9 relatively. What cannot be compared (a signalling NaN, a range without a length) is not the
+    same.
     """
+    try:
+        return _same_value(found, expected, tolerance, 0)
+    except (ArithmeticError, TypeError, ValueError, RecursionError):
+        return False
+
+
+def _same_value(found: Any, expected: Any, tolerance: float | None, depth: int) -> bool:
     if depth > MAX_DEPTH:
         return False
     if isinstance(expected, bool) or isinstance(found, bool) or expected is None:
@@ -121,7 +129,8 @@ def _same_list(found: Any, expected: list[Any], tolerance: float | None, depth: 
         type(found) in (list, tuple, range)
         and len(found) == len(expected)
         and all(
-            same_value(each, want, tolerance, depth + 1) for each, want in zip(found, expected, strict=True)
+            _same_value(each, want, tolerance, depth + 1)
+            for each, want in zip(found, expected, strict=True)
         )
     )
 
@@ -133,8 +142,8 @@ def _same_set(found: list[Any], expected: list[Any], tolerance: float | None, de
     if len(found) > PAIRED:
         return all(type(each) in (str, int) for each in expected) and set(found) == set(expected)
     return all(
-        any(same_value(each, want, tolerance, depth + 1) for each in found) for want in expected
-    ) and all(any(same_value(each, want, tolerance, depth + 1) for want in expected) for each in found)
+        any(_same_value(each, want, tolerance, depth + 1) for each in found) for want in expected
+    ) and all(any(_same_value(each, want, tolerance, depth + 1) for want in expected) for each in found)
 
 
 def _same_object(found: Any, expected: Any, tolerance: float | None, depth: int) -> bool:
@@ -142,7 +151,7 @@ def _same_object(found: Any, expected: Any, tolerance: float | None, depth: int)
         return False
     named = {key if type(key) is str else _key(key): value for key, value in found.items()}
     return named.keys() == expected.keys() and all(
-        same_value(named[key], want, tolerance, depth + 1) for key, want in expected.items()
+        _same_value(named[key], want, tolerance, depth + 1) for key, want in expected.items()
     )
 
 

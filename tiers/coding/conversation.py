@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import select
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tiers.coding.cases import Source
@@ -23,12 +23,31 @@ from tiers.sandbox.box import (
 )
 
 MAX_MESSAGES = 200_000
+_CODES = frozenset(
+    (
+        "passed",
+        "wrong_answer",
+        "crashed",
+        "not_data",
+        "nothing_checked",
+        "no_such_function",
+        "bad_test",
+    )
+)
+
+
+class Told(NamedTuple):
+    """What the tester says of one test."""
+
+    name: str
+    code: str
+    text: str
 
 
 class Heard(NamedTuple):
     """What one source of tests came to: records by test name, and what cut them short."""
 
-    records: tuple[Mapping[str, Any], ...]
+    records: tuple[Told, ...]
     trouble: Trouble | None
     fault: str
     wall_s: float
@@ -41,7 +60,8 @@ class Conversation:
     def __init__(self, solution: Box, tester: Box, entry_point: str | None) -> None:
         self._solution, self._tester = solution, tester
         self._entry_point = entry_point
-        self._records: list[Mapping[str, Any]] = []
+        self._records: list[Told] = []
+        self._turn = tester
         self._ended: dict[Box, Answer] = {}
         self._messages = 0
         self._poll = select.poll()
@@ -51,8 +71,10 @@ class Conversation:
     def hold(
         self, case: Source, limits: Limits, order: Callable[[dict[str, Any]], dict[str, Any]]
     ) -> Heard:
-        """Let the tests run. Raises ``Stopped`` when the tester's own box breaks."""
+        """Let the tests run. Both boxes are closed if anything goes wrong, or goes on."""
         started = time.monotonic()
+        self._solution.start()
+        self._tester.start()
         self._solution.order(order({"verb": "session", "role": "solution"}))
         wanted = {"source": case.source, "names": list(case.names), "functions": list(case.functions)}
         tests = {"verb": "session", "role": "tester", "entry_point": self._name(), **wanted}
@@ -65,6 +87,8 @@ class Conversation:
         except Stopped as stopped:
             trouble = stopped.trouble
         wall_s = time.monotonic() - started
+        if trouble is None and not self._solution.at_rest():
+            trouble = "garbled"
         if trouble is not None:
             self._solution.close()
             self._tester.close()
@@ -82,15 +106,14 @@ class Conversation:
                 return
             now = time.monotonic()
             if now >= started + limits.time_s + granted:
-                starved = min(
-                    self._solution.starved(started) + self._tester.starved(started), limits.time_s
-                )
+                starved = min(self._solution.starved(limits) + self._tester.starved(limits), limits.time_s)
                 if starved <= granted + SAMPLE_S:
                     raise Overdue("time_limit")
                 granted = starved
-            elif not self._poll.poll(1000 * SAMPLE_S):
-                self._solution.check_memory(limits)
-                self._tester.check_memory(limits)
+            else:
+                self._poll.poll(1000 * SAMPLE_S)
+            self._solution.check_memory(limits)
+            self._tester.check_memory(limits)
 
     def _carry(self, speaker: Box, listener: Box) -> None:
         while speaker not in self._ended:
@@ -98,14 +121,9 @@ class Conversation:
             if answer is None:
                 return
             if answer.kind == MESSAGE:
-                self._messages += 1
-                if self._messages > MAX_MESSAGES:
-                    raise Overdue("time_limit")
-                if listener not in self._ended:
-                    listener.message(answer.body)
-                    listener.push()
+                self._pass_on(answer.body, speaker, listener)
             elif answer.kind == RECORD and speaker is self._tester:
-                self._records.append(json.loads(answer.body))
+                self._records.append(_told(answer.body))
             elif answer.kind == ENDED:
                 self._ended[speaker] = answer
                 if listener not in self._ended:
@@ -114,6 +132,21 @@ class Conversation:
                     listener.push()
             else:
                 raise Stopped("garbled")
+
+    def _pass_on(self, body: bytes, speaker: Box, listener: Box) -> None:
+        """One speaks, then the other: who speaks out of turn could fill the judge's memory."""
+        self._messages += 1
+        if self._messages > MAX_MESSAGES:
+            raise Overdue("time_limit")
+        if speaker is not self._turn:
+            raise Stopped("garbled")
+        if listener in self._ended:
+            speaker.message(b"")
+            speaker.push()
+            return
+        self._turn = listener
+        listener.message(body)
+        listener.push()
 
     def _fault(self) -> str:
         """What the solution left when it ended by itself before the tests did: class and line."""
@@ -127,3 +160,15 @@ class Conversation:
         except (KeyError, ValueError):
             return ""
         return note[1:100].decode("utf-8", "replace") if note[:1] == b"E" else ""
+
+
+def _told(body: bytes) -> Told:
+    """A record. What does not read like one says that the tests broke down."""
+    try:
+        record = json.loads(body)
+        told = Told(*(record[name] for name in Told._fields))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return Told("", "crashed", "")
+    if not all(isinstance(each, str) for each in told) or told.code not in _CODES:
+        return Told("", "crashed", "")
+    return told._replace(text=told.text[:200])

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 from tiers.coding.cases import Call, Case, Source, Stdio
 from tiers.coding.compare import NotData, decode, same_output, same_python, same_value
-from tiers.coding.conversation import Conversation, Heard
-from tiers.sandbox.box import COMPILED, Box, Limits
+from tiers.coding.conversation import Conversation, Heard, Told
+from tiers.sandbox.box import COMPILED, Box, Limits, Stopped
+from tiers.sandbox.languages import PYTHON
 from tiers.sandbox.probe import Sandbox, run_order
-from tiers.sandbox.workshop import CompileFault, Program, Run, Workshop
+from tiers.sandbox.workshop import COMPILE_S, CompileFault, Program, Run, Workshop
 from verifier_service.domain.errors import Permanent, TaskError, Transient
 
 Code = Literal[
@@ -82,6 +83,7 @@ def _one(
     if isinstance(case, Source):
         if asking is None:
             raise Permanent("unsupported_tests", "this sandbox runs no tests written in Python")
+        workshop.rest()
         yield from asking.results(case, limits)
         return
     started = time.monotonic()
@@ -150,20 +152,19 @@ class Asking:
         """One result for each test in a source. Raises ``TaskError`` when the fault is the tests'."""
         heard = self._heard(case, limits)
         names = list(case.functions) or [""]
-        told: dict[str, Any] = {str(record["name"]): record for record in heard.records}
+        told = {record.name: record for record in heard.records}
         for record in heard.records:
-            if record["code"] == "bad_test":
-                raise TaskError("bad_tests", f"test {case.id}: {record['text']}")
+            if record.code == "bad_test":
+                raise TaskError("bad_tests", f"test {case.id}: {record.text}")
         failed = told.get("")
         for name in names:
             label = f"{case.id}.{name}" if name else case.id
             code = self._code(told.get(name, failed), heard)
             yield TestResult(label, code, heard.wall_s / len(names), 0.0, heard.peak_mb, heard.fault)
 
-    def _code(self, record: Any, heard: Heard) -> Code:
-        if record is not None and record["code"] != "crashed":
-            code: Code = record["code"]
-            return code
+    def _code(self, record: Told | None, heard: Heard) -> Code:
+        if record is not None and record.code not in ("crashed", "bad_test"):
+            return cast("Code", record.code)
         if heard.trouble in ("time_limit", "memory_limit"):
             return "time_limit" if heard.trouble == "time_limit" else "memory_limit"
         return "memory_limit" if heard.fault.startswith("MemoryError") else "crashed"
@@ -188,15 +189,21 @@ class Asking:
             self._close()
             self._tester = self._sandbox.open("tester")
             self._solution = self._sandbox.open("session")
-            sources = [part for part in (self._program.prelude, self._program.source) if part]
-            order = {"verb": "compile", "sources": sources, "memory_mb": self._memory_mb}
-            answer = self._solution.ask(order, Limits(30.0, self._memory_mb))
-            if answer.kind != COMPILED:
-                raise CompileFault(answer.body.decode("utf-8", "replace")[:500])
+            self._compile(self._solution)
             empty = {"verb": "compile", "sources": [], "memory_mb": self._memory_mb}
             if self._tester.ask(empty, Limits(30.0, self._memory_mb)).kind != COMPILED:
                 raise Transient("sandbox_failed", "the tests' sandbox did not get ready")
         return self._solution, self._tester
+
+    def _compile(self, box: Box) -> None:
+        sources = [part for part in (self._program.prelude, self._program.source) if part]
+        order = {"verb": "compile", "sources": sources, "memory_mb": self._memory_mb}
+        try:
+            answer = box.ask(order, Limits(COMPILE_S, max(self._memory_mb, PYTHON.compile_memory_mb)))
+        except Stopped as stopped:
+            raise CompileFault(f"the source cannot be compiled ({stopped.trouble})") from None
+        if answer.kind != COMPILED:
+            raise CompileFault(answer.body.decode("utf-8", "replace")[:500])
 
     def _close(self) -> None:
         for box in (self._solution, self._tester):

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from tiers.coding.cases import Case, Source, read_cases
 from tiers.coding.judge import Asking, Rules, TestResult, judge
-from tiers.coding.speed import Speed, compare_speed
+from tiers.coding.speed import Speed, Unsteady, compare_speed
 from tiers.sandbox import shops
 from tiers.sandbox.box import Limits as RunLimits
 from tiers.sandbox.languages import BadLanguages, Toolchain, declared
@@ -106,12 +106,13 @@ class CodeTests(Verifier):
             return refusal
         program = Program(str(item.candidate), toolchain, task.prelude)
         try:
-            results = _run(program, cases, task.rules)
+            results, speed = _run(program, cases, task.rules), None
+            if params.score == "speed" and solution and all(each.code == "passed" for each in results):
+                speed = compare_speed(program, program._replace(source=solution), cases, task.rules)
         except CompileFault as fault:
             return _not_compiled(str(fault))
-        speed = None
-        if params.score == "speed" and solution and all(each.code == "passed" for each in results):
-            speed = compare_speed(program, Program(solution, toolchain, task.prelude), cases, task.rules)
+        except Unsteady as unsteady:
+            results, speed = list(unsteady.results), None
         return _finding(results, params, speed, task)
 
 

@@ -25,6 +25,7 @@ _METHOD = {
     "tolerance": "a decimal was compared within the relative tolerance",
     "precision": "equal beyond the precision of everything written; not proven symbolically",
     "points": "compared as functions at several points chosen from both texts",
+    "digits": "the same digits; a base that is not written is taken from the reference",
     "text": "compared as words, without case",
     "letter": "compared as the letter of a choice",
 }
@@ -56,7 +57,8 @@ class MathAnswer(Verifier):
     **Equality** is exact for everything that can be written exactly. A decimal is taken for what it says
     where the other side has a finite decimal form too (28.00001 is not 28), and else compared with a
     relative tolerance. 28 % is 7/25: it equals 0.28, and 28 only if the task's unit is percent. A unit
-    that is not written is taken from the other side; a written one must measure the same.
+    (or the base of a numeral, ``204_5``) that is not written is taken from the reference; a written one
+    must measure the same.
     """
 
     info: ClassVar[VerifierInfo] = VerifierInfo(

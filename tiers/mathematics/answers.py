@@ -15,14 +15,13 @@ from tiers.mathematics.nodes import (
     Node,
     Num,
     Quantity,
-    Sym,
     Table,
     Union,
     Without,
     is_scalar,
     multiply,
 )
-from tiers.mathematics.refusals import MAX_CELLS, MAX_MEMBERS, too_large, unparsable
+from tiers.mathematics.refusals import MAX_CELLS, MAX_MEMBERS, MAX_NESTING, too_large, unparsable
 from tiers.mathematics.tokens import tokenize
 
 _RELATIONS = frozenset({"=", "≠", "≈", "<", ">", "≤", "≥"})
@@ -40,9 +39,25 @@ _UNIT = re.compile(r"[A-Za-z°²³%/^().' -]+[0-9]?[A-Za-z°²³%/^(). -]*")
 
 def read_answer(text: str, *, thousands: bool = True, decimal_comma: bool = False) -> Node:
     """Read the whole of ``text``. Raises ``Refusal``; a text that is read in part is not read."""
-    text = text.strip().rstrip(".") if not text.endswith("\\right.") else text
+    text = text.strip().rstrip("\\ ")
+    if not text.endswith("\\right."):
+        text = text.removesuffix(".")
     reader = AnswerReader(tokenize(text, thousands=thousands, decimal_comma=decimal_comma))
-    return reader.whole()
+    node = reader.whole()
+    _refuse_nesting(node, MAX_NESTING)
+    return node
+
+
+def _refuse_nesting(node: Node, levels: int) -> None:
+    """Comparing sets of sets multiplies with every level."""
+    if isinstance(node, Braces | Brackets | Listing):
+        if not levels:
+            raise too_large(f"sets and tuples nest deeper than {MAX_NESTING}")
+        for item in node.items:
+            _refuse_nesting(item, levels - 1)
+    elif isinstance(node, Chain | Union):
+        for part in node.parts:
+            _refuse_nesting(part, levels)
 
 
 class AnswerReader(ExpressionReader):
@@ -287,10 +302,3 @@ class AnswerReader(ExpressionReader):
         if environment == "vmatrix":
             raise unparsable("a determinant that is not worked out")
         return Table(tuple(rows))
-
-
-def left_of_definition(node: Node) -> bool:
-    """Whether this can stand left of ``=`` as a mere name: ``x``, or a tuple of names."""
-    if isinstance(node, Sym):
-        return True
-    return isinstance(node, Brackets) and all(isinstance(item, Sym) for item in node.items)

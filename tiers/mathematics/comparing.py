@@ -307,23 +307,23 @@ def _distinct(items: tuple[Node, ...], rules: Rules) -> tuple[Node, ...]:
             if number not in numbers:
                 numbers.add(number)
                 kept.append(item)
-        elif len(kept) > 40 or not any(_matches(other, item, strict) for other in kept):
+        elif len(kept) > 40 or not any(_match(other, item, strict).equal for other in kept):
             kept.append(item)
     return tuple(kept)
 
 
-def _matches(one: Node, two: Node, rules: Rules) -> bool:
+def _match(one: Node, two: Node, rules: Rules) -> Match:
     if (
         type(one) is Num
         and type(two) is Num
         and one.value != two.value
         and not (one.decimal or two.decimal)
     ):
-        return False
+        return EXACT_NO
     try:
-        return same_answer(one, two, rules).equal
+        return same_answer(one, two, rules)
     except WrongUnit:
-        return False
+        return EXACT_NO
 
 
 def _matched(wanted: tuple[Node, ...], given: tuple[Node, ...], rules: Rules) -> Match:
@@ -348,8 +348,9 @@ def _matched(wanted: tuple[Node, ...], given: tuple[Node, ...], rules: Rules) ->
     methods = [EXACT_YES]
     for item in open_gold:
         for place, other in enumerate(rest):
-            if _matches(item, other, rules):
-                methods.append(same_answer(item, other, rules))
+            match = _match(item, other, rules)
+            if match.equal:
+                methods.append(match)
                 del rest[place]
                 break
         else:

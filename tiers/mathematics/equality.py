@@ -33,6 +33,7 @@ from tiers.mathematics.nodes import (
 from tiers.mathematics.normal import as_rational, normal
 from tiers.mathematics.numeric import MAX_PRECISION, SPARE, Evaluator, NotReal, Separation, height
 from tiers.mathematics.refusals import Refusal
+from tiers.mathematics.substitution import with_euler
 
 DEFAULT_TOLERANCE = 1e-6
 ATTEMPTS = 14
@@ -76,6 +77,13 @@ def same(gold: Node, answer: Node, tolerance: float = DEFAULT_TOLERANCE) -> Matc
         return _rationals(gold.value, answer.value, gold.decimal, answer.decimal, tolerance)
     if type(gold) is Const and type(answer) is Const and gold.name == answer.name:
         return EXACT_YES
+    match = _decided(gold, answer, tolerance)
+    if not match.equal and ("E" in symbols(gold)) != ("E" in symbols(answer)):
+        match = _decided(with_euler(gold), with_euler(answer), tolerance)
+    return match
+
+
+def _decided(gold: Node, answer: Node, tolerance: float) -> Match:
     wanted = _reference_form(gold)
     given = _form(answer)
     if wanted is not None and given is not None:
@@ -194,7 +202,7 @@ def _agree(
         trusted = precision - 4 * evaluate.peak - SPARE
         if apart and trusted > 0 and evaluate.mp.mag(apart) > -trusted:
             return False, "exact"
-        written = 256 + 3 * (evaluate.weight + size)
+        written = (256 + 3 * (evaluate.weight + size)) * (4 if evaluate.cancelled else 1)
         exact = needed is not None and needed + 4 * evaluate.peak + 2 * SPARE <= MAX_PRECISION
         target = int(needed) + 4 * evaluate.peak + 2 * SPARE if exact and needed is not None else written
         target = max(target, 4 * evaluate.peak + 2 * SPARE)

@@ -7,15 +7,15 @@ normal form. Equal forms are equal values; unequal forms are unequal values only
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Hashable
 from fractions import Fraction
 from math import floor, gcd, lcm
 from typing import NamedTuple
 
+from tiers.mathematics.effort import spend_pairs
 from tiers.mathematics.integers import certainly_prime, factors
 from tiers.mathematics.nodes import Rational, absolute
-from tiers.mathematics.refusals import MAX_BITS, MAX_PAIRS, MAX_TERMS, Refusal, too_large
+from tiers.mathematics.refusals import MAX_BITS, MAX_TERMS, Refusal, too_large
 
 Atom = int | tuple[Hashable, ...]
 Monomial = frozenset[tuple[Atom, Rational]]
@@ -27,20 +27,6 @@ E: Atom = ("e",)
 I: Atom = ("i",)  # noqa: E741 - its name in mathematics
 MAX_EXPANSION = 200
 _POSITIVE = frozenset({"pi", "e", "abs"})
-
-
-_effort = threading.local()
-
-
-def begin() -> None:
-    """Start counting the work of one judgement, in this thread."""
-    _effort.pairs = 0
-
-
-def _spend(pairs: int) -> None:
-    _effort.pairs = getattr(_effort, "pairs", 0) + pairs
-    if _effort.pairs > MAX_PAIRS:
-        raise too_large("products of sums that are too long")
 
 
 class Form(NamedTuple):
@@ -245,7 +231,7 @@ def _product(left: Poly, right: Poly) -> Poly:
         return right
     if right is ONE:
         return left
-    _spend(len(left) * len(right))
+    spend_pairs(len(left) * len(right))
     result: Poly = {}
     for one, first in left.items():
         for two, second in right.items():

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from tiers.mathematics.answers import read_answer
 from tiers.mathematics.comparing import same_answer
+from tiers.mathematics.effort import begin
 from tiers.mathematics.equality import DEFAULT_TOLERANCE, Match, ReferenceRefusal, require_workable
 from tiers.mathematics.final_answer import FinalAnswer, final_answer
-from tiers.mathematics.forms import begin
 from tiers.mathematics.nodes import (
     Braces,
     Brackets,
@@ -25,7 +26,7 @@ from tiers.mathematics.nodes import (
 )
 from tiers.mathematics.nodes import Quantity as QuantityNode
 from tiers.mathematics.quantities import Rules, WrongUnit
-from tiers.mathematics.ranges import is_range
+from tiers.mathematics.ranges import infinite, is_range
 from tiers.mathematics.refusals import Refusal
 from tiers.mathematics.relations import is_equality, named_value
 from tiers.mathematics.words import looks_like_choice, looks_like_words, read_choice, same_words
@@ -45,6 +46,7 @@ KINDS = (
     "choice",
     "text",
 )
+_BASED = re.compile(r"\$?\s*([0-9]+)\s*_\s*(?:\{\s*[0-9]+\s*\}|[0-9]+)\s*\$?")
 _SEPARATE = frozenset({"set", "tuple", "point", "interval"})
 
 
@@ -127,7 +129,8 @@ def _read_reference(text: str, task: Task) -> Reference:
         node = Braces(node.items)
     if isinstance(node, Chain) and is_equality(node):
         named_value(node, task.tolerance)
-    require_workable(node)
+    if not infinite(node):
+        require_workable(node)
     if not isinstance(node, Num) and not same_answer(node, node, task.rules()).equal:
         raise Refusal("undecided", "not equal to itself")
     return Reference(content, kind or kind_of(node), node)
@@ -183,6 +186,8 @@ def _against(gold: Reference, found: FinalAnswer, task: Task) -> Judgement:
         else:
             node = _read(gold, found, task)
             match = same_answer(gold.node, node, task.rules())
+            if not match.equal and _same_digits(gold.text, found.parts):
+                match = Match(True, "digits")
     except ReferenceRefusal as trouble:
         raise BadReference(trouble.refusal.code) from trouble
     except WrongUnit:
@@ -202,6 +207,12 @@ def _against(gold: Reference, found: FinalAnswer, task: Task) -> Judgement:
         message = f"the right value, but not written as the task asks ({task.form})"
         return Judgement("wrong_form", message, gold.kind, match.method, found.marker)
     return Judgement(None, "", gold.kind, match.method, found.marker)
+
+
+def _same_digits(gold: str, parts: tuple[str, ...]) -> bool:
+    """Whether the reference is a numeral with its base (``204_5``) and the answer its digits alone."""
+    found = _BASED.fullmatch(gold)
+    return found is not None and len(parts) == 1 and parts[0].strip("$ ") == found.group(1)
 
 
 def _words(gold: Reference, found: FinalAnswer, task: Task) -> Match:

@@ -119,7 +119,7 @@ def _power_of(base: Form, monomial: frozenset[tuple[object, Rational]], coeffici
             return plus(cosine(angle), times(atom(I), sine(angle)))
         if len(monomial) == 1:
             ((name, power),) = monomial
-            if isinstance(name, tuple) and name[0] == "ln" and power == 1:
+            if isinstance(name, tuple) and name[0] == "ln" and power == 1 and isinstance(name[1], int):
                 return to_power(rational(name[1]), coefficient)
         return atom(("exp", monomial), coefficient)
     value = as_rational(base)

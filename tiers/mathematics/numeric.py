@@ -16,6 +16,8 @@ from fractions import Fraction
 from math import lcm, log2
 from typing import Any
 
+from tiers.mathematics.effort import spend_evaluation
+from tiers.mathematics.integers import bounded_factorial, factors
 from tiers.mathematics.nodes import (
     Call,
     Const,
@@ -35,6 +37,9 @@ from tiers.mathematics.refusals import Refusal, too_large
 MAX_PRECISION = 24_000  # bits
 MAX_MAGNITUDE = 20_000  # bits of the argument of a function that is not algebraic
 SPARE = 64
+_ROUNDING = frozenset(
+    {"sin", "cos", "tan", "cot", "sinh", "cosh", "ln", "arccos", "arcsin", "arctan", "mod"}
+)
 _ALGEBRAIC = frozenset({"sin", "cos", "tan", "cot", "sec", "csc"})
 
 
@@ -58,10 +63,11 @@ class Evaluator:
     """Evaluates trees at one precision (bits) and remembers the magnitudes that it met.
 
     ``real``: parts that are not real raise ``NotReal``. ``weight`` sums |log2| of all parts, ``peak`` is
-    the largest, ``steps`` counts the parts.
+    the largest, ``steps`` counts the parts, ``cancelled`` tells that a sum vanished at this precision.
     """
 
     def __init__(self, precision: int, values: Mapping[str, Any], *, real: bool) -> None:
+        spend_evaluation(precision)
         self.mp: Any = _context()
         self.mp.prec = precision
         self.values = {name: self.number(value) for name, value in values.items()}
@@ -69,6 +75,7 @@ class Evaluator:
         self.weight = 0
         self.peak = 0
         self.steps = 0
+        self.cancelled = False
 
     def number(self, value: int | Fraction) -> Any:
         """A rational at this precision."""
@@ -80,6 +87,8 @@ class Evaluator:
         try:
             result = self._value(node)
         except ZeroDivisionError as error:
+            if self.cancelled:
+                raise Refusal("undecided", "a division by what may be zero") from error
             raise Refusal("undefined", "a division by zero") from error
         except (ValueError, OverflowError) as error:
             raise NotReal from error
@@ -97,7 +106,8 @@ class Evaluator:
         if isinstance(node, Num):
             return self.number(node.value)
         if isinstance(node, Sum):
-            return self.mp.fsum([self.value(term) for term in node.terms])
+            terms = [self.value(term) for term in node.terms]
+            return self._cleaned(self.mp.fsum(terms), terms)
         if isinstance(node, Product):
             result = self.mp.mpf(1)
             for factor in node.factors:
@@ -161,7 +171,17 @@ class Evaluator:
         args = [self.value(arg) for arg in node.args]
         for arg in args:
             self._within_call(node.name, arg)
-        return _FUNCTIONS[node.name](self, *args)
+        result = _FUNCTIONS[node.name](self, *args)
+        return self._cleaned(result, args) if node.name in _ROUNDING else result
+
+    def _cleaned(self, result: Any, parts: list[Any]) -> Any:
+        """What is left of parts that cancel is zero as far as this precision can tell."""
+        if result and any(parts):
+            scale = max(int(self.mp.mag(part)) for part in parts if part)
+            if self.mp.mag(result) < scale - self.mp.prec + SPARE // 2:
+                self.cancelled = True
+                return self.mp.mpf(0)
+        return result
 
     def _within_call(self, name: str, argument: Any) -> None:
         bound = {"exp": 20, "sinh": 20, "cosh": 20, "factorial": 12, "factorial2": 12}.get(
@@ -196,9 +216,12 @@ def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _binomial(at: Evaluator, upper: Any, lower: Any) -> Any:
     below = at.whole(lower)
-    if not 0 <= below <= 2_000:
+    if not 0 <= below <= 300:
         raise NotReal
-    return at.mp.binomial(upper, below)
+    result = at.mp.mpf(1)
+    for step in range(below):
+        result *= (upper - step) / (step + 1)
+    return result
 
 
 def _gcd(at: Evaluator, *args: Any) -> Any:
@@ -218,13 +241,19 @@ def _log(at: Evaluator, argument: Any) -> Any:
 
 
 def _factorial(at: Evaluator, argument: Any) -> Any:
-    at.whole(argument)
-    return at.mp.factorial(argument)
+    return _bounded(at, argument, 1)
 
 
 def _factorial2(at: Evaluator, argument: Any) -> Any:
-    at.whole(argument)
-    return at.mp.fac2(argument)
+    return _bounded(at, argument, 2)
+
+
+def _bounded(at: Evaluator, argument: Any, step: int) -> Any:
+    """Only of whole numbers: the gamma function takes seconds at the precisions that are used here."""
+    result = bounded_factorial(at.whole(argument), step)
+    if result is None:
+        raise NotReal
+    return at.mp.mpf(result)
 
 
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
@@ -328,8 +357,6 @@ class Separation:
 
 
 def _totient(number: int) -> int:
-    from tiers.mathematics.integers import factors
-
     result = 1
     for prime, power in factors(number):
         result *= (prime - 1) * prime ** (power - 1)

@@ -11,7 +11,7 @@ MAX_CELLS = 400  # of one matrix
 MAX_DIGITS = 2_000  # of one numeral
 MAX_BITS = 120_000  # of one exact integer; 2006! has 19 000, 2**2006 has 2 007
 MAX_TERMS = 300  # of one expanded sum
-MAX_PAIRS = 40_000  # pairs of terms that all multiplications of one judgement may visit
+MAX_NESTING = 4  # of sets and tuples in each other
 
 
 class Refusal(Exception):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tiers.mathematics.nodes import (
     ZERO,
     Call,
+    Const,
     Degrees,
     Node,
     Power,
@@ -21,21 +24,31 @@ from tiers.mathematics.nodes import (
 
 def at_zero(node: Node) -> Node:
     """The tree with every variable zero. Raises ``Refusal`` where that divides by zero."""
+    return replaced(node, lambda _: ZERO)
+
+
+def with_euler(node: Node) -> Node:
+    """The tree with the variable ``E`` read as Euler's number, as computer algebra prints it."""
+    return replaced(node, lambda symbol: Const("e") if symbol.name == "E" else symbol)
+
+
+def replaced(node: Node, by: Callable[[Sym], Node]) -> Node:
+    """The tree with its variables replaced, folded again. Raises ``Refusal`` ``undefined``."""
     if isinstance(node, Sym):
-        return ZERO
+        return by(node)
     if isinstance(node, Sum):
-        return add([at_zero(term) for term in node.terms])
+        return add([replaced(term, by) for term in node.terms])
     if isinstance(node, Product):
-        result = at_zero(node.factors[0])
+        result = replaced(node.factors[0], by)
         for factor in node.factors[1:]:
-            result = multiply(result, at_zero(factor))
+            result = multiply(result, replaced(factor, by))
         return result
     if isinstance(node, Quotient):
-        return divide(at_zero(node.top), at_zero(node.bottom))
+        return divide(replaced(node.top, by), replaced(node.bottom, by))
     if isinstance(node, Power):
-        return power(at_zero(node.base), at_zero(node.exponent))
+        return power(replaced(node.base, by), replaced(node.exponent, by))
     if isinstance(node, Call):
-        return Call(node.name, tuple(at_zero(arg) for arg in node.args))
+        return Call(node.name, tuple(replaced(arg, by) for arg in node.args))
     if isinstance(node, Degrees):
-        return Degrees(at_zero(node.value))
+        return Degrees(replaced(node.value, by))
     return node

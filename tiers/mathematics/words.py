@@ -19,7 +19,7 @@ _CHOICE = re.compile(
 )
 _MORE = re.compile(r"^(?:or|and|/|,|;|\||&|\()|\bor\b", re.IGNORECASE)
 _LETTERS = re.compile(r"\(?\s*([A-J])\s*\)?")
-_WORDS = re.compile(r"[A-Za-z\"'(][A-Za-z,.;:?!\"'() -]*")
+_WORDS = re.compile(r"[A-Za-z\"'(][A-Za-z0-9,.;:?!\"'() -]*")
 _RUN = re.compile(r"[A-Za-z]{4,}")
 _STOP = re.compile(r"(?<![0-9])\.|\.(?![0-9])")
 _CLOCK = re.compile(r"[0-9]{1,2}(?::[0-5][0-9]){1,2}\s*[ap]\.?\s*m", re.IGNORECASE)

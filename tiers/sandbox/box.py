@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 import psutil
 
 from tiers.harness_group import descendants
+from tiers.sandbox.gauge import Gauge
 from verifier_service.domain.errors import Transient
 
 Role = Literal["plain", "session", "tester"]
@@ -27,9 +28,8 @@ Trouble = Literal["time_limit", "memory_limit", "gone", "garbled"]
 SAMPLE_S = 0.02
 FAREWELL_S = 0.25
 START_S = 20.0
-MAX_ANSWER = 1 << 26
+MAX_ANSWER = 1 << 25
 READY, COMPILED, FAULT, ENDED, LIMIT, MESSAGE, RECORD = b"R", b"C", b"F", b"T", b"L", b"M", b"S"
-_MIB = 1 << 20
 _INSIDE = "tiers.sandbox.inside"
 _MODULES: Mapping[Role, tuple[str, ...]] = {
     "plain": ("values", "confine", "programs", "zygote"),
@@ -90,6 +90,8 @@ class Box:
     def __init__(self, plan: Plan, role: Role = "plain") -> None:
         """Start it and wait until it is confined. Raises ``Transient`` when it does not get there."""
         self.peak_mb = 0.0
+        self.room = MAX_ANSWER
+        self._sampled = 0.0
         self._buffer = bytearray()
         self._process = subprocess.Popen(
             plan.command,
@@ -102,6 +104,7 @@ class Box:
             start_new_session=True,
         )
         self._leader = psutil.Process(self._process.pid)
+        self._gauge = Gauge(self._leader, enclosed=bool(plan.setup["tidy"]))
         assert self._process.stdin is not None  # noqa: S101 - for mypy: they are pipes
         assert self._process.stdout is not None  # noqa: S101
         self._orders, self._results = self._process.stdin.fileno(), self._process.stdout.fileno()
@@ -125,6 +128,7 @@ class Box:
             raise Transient(
                 "sandbox_failed", f"the sandbox refused: {answer.body.decode('utf-8', 'replace')}"
             )
+        self._at_rest = len(self._gauge.processes())
 
     def __enter__(self) -> Box:
         return self
@@ -164,9 +168,9 @@ class Box:
         Raises ``Stopped`` when it does not, and the box is closed then.
         """
         self.order(order)
-        started = time.monotonic()
+        self.start()
         try:
-            return self.await_answer(started + limits.time_s, limits)
+            return self.await_answer(time.monotonic() + limits.time_s, limits)
         except Overdue as overdue:
             if recall:
                 return self._called_back(overdue.trouble)
@@ -193,17 +197,23 @@ class Box:
                 if limits is None:
                     self.close()
                     raise Stopped("time_limit")
-                starved = min(self.starved(until - limits.time_s), limits.time_s)
+                starved = self.starved(limits)
                 if starved <= granted + SAMPLE_S:
                     raise Overdue("time_limit")
                 granted = starved
-            elif not self._poll.poll(1000 * min(SAMPLE_S, until + granted - now)) and limits is not None:
+            else:
+                self._poll.poll(1000 * min(SAMPLE_S, until + granted - now))
+            if limits is not None:
                 self.check_memory(limits)
 
     def check_memory(self, limits: Limits) -> None:
-        """Raise ``Overdue`` when what is inside is larger than the limit."""
-        if self.memory_mb() > limits.memory_mb:
-            raise Overdue("memory_limit")
+        """Raise ``Overdue`` when what is inside is larger than the limit. Measures only now and then, but
+        whatever is being said meanwhile."""
+        now = time.monotonic()
+        if now - self._sampled >= SAMPLE_S:
+            self._sampled = now
+            if self.memory_mb() > limits.memory_mb:
+                raise Overdue("memory_limit")
 
     def next_answer(self) -> Answer | None:
         """Send what waits to be sent and return a frame if a whole one is there.
@@ -214,7 +224,7 @@ class Box:
         gone = not self._pull()
         if len(self._buffer) >= 5:
             length = int.from_bytes(self._buffer[1:5], "big")
-            if length > MAX_ANSWER:
+            if length > self.room:
                 self.close()
                 raise Stopped("garbled")
             if len(self._buffer) >= 5 + length:
@@ -227,30 +237,23 @@ class Box:
         return None
 
     def memory_mb(self) -> float:
-        """Resident size of everything inside, now."""
-        total = 0
-        for process in self._inside():
-            with suppress(psutil.Error):
-                total += process.memory_info().rss
-        self.peak_mb = max(self.peak_mb, total / _MIB)
-        return total / _MIB
+        """What everything inside holds, now."""
+        now = self._gauge.memory_mb()
+        self.peak_mb = max(self.peak_mb, now)
+        return now
 
-    def starved(self, since: float) -> float:
-        """Seconds in which programs started since then wanted a processor and had none.
+    def start(self) -> None:
+        """A run begins: what was used before is not its own."""
+        self._sampled = time.monotonic()
+        self._gauge.start()
 
-        That is the machine's fault, not theirs, and does not count against their time limit.
-        """
-        newer = time.time() - (time.monotonic() - since) - SAMPLE_S
-        waited = 0.0
-        for process in self._inside():
-            with suppress(OSError, ValueError, IndexError, psutil.Error):
-                if process.create_time() >= newer:
-                    fields = Path(f"/proc/{process.pid}/schedstat").read_text().split()
-                    waited = max(waited, int(fields[1]) / 1e9)
-        return waited
+    def starved(self, limits: Limits) -> float:
+        """Seconds of the run that are the machine's fault, at most as many as the limit itself."""
+        return min(self._gauge.starved(limits.time_s), limits.time_s)
 
-    def _inside(self) -> Iterator[psutil.Process]:
-        yield from descendants(self._leader)
+    def at_rest(self) -> bool:
+        """Whether nothing runs inside but what takes orders, whatever was said."""
+        return self._process.returncode is None and len(self._gauge.processes()) <= self._at_rest
 
     def push(self) -> None:
         """Send as much of what waits to be sent as the other end takes now."""
@@ -266,7 +269,7 @@ class Box:
     def _pull(self) -> bool:
         """Read what is there; False at the end."""
         with suppress(BlockingIOError):
-            while len(self._buffer) <= MAX_ANSWER + 5:
+            while len(self._buffer) <= self.room + 5:
                 part = os.read(self._results, 1 << 18)
                 if not part:
                     return False

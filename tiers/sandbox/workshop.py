@@ -60,6 +60,9 @@ class Workshop(Protocol):
     def call(self, target: str, args: list[Any], kwargs: Mapping[str, Any], limits: Limits) -> Run:
         """Run the program as a module and call something in it."""
 
+    def rest(self) -> None:
+        """Let nothing of the program run until it is asked for again."""
+
 
 class LocalWorkshop:
     """Implements ``Workshop`` with a sandbox of this machine."""
@@ -101,6 +104,7 @@ class LocalWorkshop:
                 box.order(run_order(self._sandbox, order))
                 self._series = True
             order = {"target": target, "args": args, "kwargs": dict(kwargs)}
+            box.room = _room(self._output)
             answer = box.ask(order, limits, recall=False)
         except Stopped as stopped:
             self._forget()
@@ -111,16 +115,23 @@ class LocalWorkshop:
             run = _told(answer, box)
             return run._replace(ending="lost" if run.ending == "ended" else run.ending)
         wall_s = time.monotonic() - started
-        return Run("ended", 0, 0, wall_s, 0.0, box.peak_mb, b"", b"", answer.kind + answer.body)
+        ending: Ending = "ended" if len(answer.body) <= self._output else "output_limit"
+        note = answer.kind + answer.body if ending == "ended" else b""
+        return Run(ending, 0, 0, wall_s, 0.0, box.peak_mb, b"", b"", note)
+
+    def rest(self) -> None:
+        """See the port."""
+        if self._series:
+            self.close()
 
     def _forget(self) -> None:
         self._box, self._series = None, False
 
     def _ask(self, order: dict[str, Any], limits: Limits) -> Run:
-        if self._series:
-            self.close()
+        self.rest()
         box = self._ready()
         memory = 0 if self._program.toolchain.reserves else limits.memory_mb
+        box.room = _room(self._output)
         asked = {"output": self._output, "memory_mb": memory, "files": self._program.toolchain.files}
         try:
             answer = box.ask(run_order(self._sandbox, {**asked, **order}), limits)
@@ -185,6 +196,11 @@ class LocalWorkshop:
         return {"argv": list(line), "environment": dict(ENVIRONMENT)}
 
 
+def _room(output: int) -> int:
+    """The longest report of a run: printed text, errors, and a note."""
+    return 3 * output + 4096
+
+
 def _stopped(stopped: Stopped, box: Box) -> Run:
     ending: Ending = "lost" if stopped.trouble in ("gone", "garbled") else _limit(stopped.trouble)
     return Run(ending, -1, 9, 0.0, 0.0, box.peak_mb, b"", b"", b"")
@@ -213,12 +229,20 @@ def _told(answer: Answer, box: Box) -> Run:
             ending,
             int(fields["exit"]),
             int(fields["signal"]),
-            float(fields["wall"]),
-            float(fields["cpu"]),
-            max(box.peak_mb if ending == "memory_limit" else 0.0, int(fields["peak"]) / 1024),
+            _measured(fields["wall"]),
+            _measured(fields["cpu"]),
+            max(box.peak_mb if ending == "memory_limit" else 0.0, _measured(fields["peak"]) / 1024),
             rest[:out],
             rest[out : out + err],
             rest[out + err : out + err + note],
         )
     except (KeyError, ValueError):
         return Run("lost", -1, 9, 0.0, 0.0, box.peak_mb, b"", b"", b"")
+
+
+def _measured(text: str) -> float:
+    """A number that a report tells. Raises ``ValueError`` for what nobody measures."""
+    value = float(text)
+    if not 0.0 <= value < 1e12:
+        raise ValueError(text)
+    return value

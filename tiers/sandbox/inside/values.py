@@ -16,6 +16,8 @@ DEPTH = 1_000
 _FRAMES = 10_000
 NODES = 2_000_000
 SMALL_DIGITS_BITS = 12_000
+ALIKE = 50
+LONGEST = 20_000
 
 Foreign = Callable[[Any], str]
 Find = Callable[[str, Any], Any]
@@ -206,11 +208,16 @@ def _library(content: Any, find: Find) -> Any:
     if name == "Decimal":
         from decimal import Decimal
 
+        if len(parts[0]) > LONGEST:
+            raise ValueError("too long a number")
         return Decimal(parts[0])
     if name == "Fraction":
         from fractions import Fraction
 
-        return Fraction(*(read(each, find) for each in parts))
+        numbers = [read(each, find) for each in parts]
+        if any(type(each) is not int or each.bit_length() > LONGEST for each in numbers):
+            raise ValueError("too long a number")
+        return Fraction(*numbers)
     if name == "deque":
         from collections import deque
 
@@ -223,11 +230,26 @@ def _library(content: Any, find: Find) -> Any:
     return kinds[name].fromisoformat(parts[0])
 
 
+def _hashed(members: list[Any]) -> list[Any]:
+    """The same. Raises ``ValueError`` when so many share a hash that a table takes quadratic time."""
+    counts: dict[int, int] = {}
+    for member in members:
+        counts[hash(member)] = counts.get(hash(member), 0) + 1
+    if members and max(counts.values()) > ALIKE:
+        raise ValueError("too many members of one hash")
+    return members
+
+
+def _table(content: Any, find: Find) -> dict[Any, Any]:
+    keys = _hashed([read(key, find) for key, _ in content])
+    return dict(zip(keys, [read(value, find) for _, value in content], strict=True))
+
+
 _PLAIN: dict[str, Callable[[Any, Find], Any]] = {
     "t": lambda content, find: tuple(read(each, find) for each in content),
-    "s": lambda content, find: {read(each, find) for each in content},
-    "S": lambda content, find: frozenset(read(each, find) for each in content),
-    "d": lambda content, find: {read(key, find): read(value, find) for key, value in content},
+    "s": lambda content, find: set(_hashed([read(each, find) for each in content])),
+    "S": lambda content, find: frozenset(_hashed([read(each, find) for each in content])),
+    "d": _table,
     "c": lambda content, find: complex(*(read(each, find) for each in content)),
     "i": lambda content, _: int(content, 16),
     "f": lambda content, _: float(content),

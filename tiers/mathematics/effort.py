@@ -1,0 +1,38 @@
+"""How much work one judgement may do, counted in this thread; the same on every machine."""
+
+from __future__ import annotations
+
+import threading
+
+from tiers.mathematics.refusals import too_large
+
+MAX_PAIRS = 40_000  # pairs of terms that all multiplications may visit: about 0.2 s
+MAX_EVALUATIONS = 2_500  # numerical evaluations at the first precision: about 0.3 s
+
+
+class _Effort(threading.local):
+    pairs = 0
+    evaluations = 0
+
+
+_effort = _Effort()
+
+
+def begin() -> None:
+    """Start counting the work of one judgement."""
+    _effort.pairs = 0
+    _effort.evaluations = 0
+
+
+def spend_pairs(pairs: int) -> None:
+    """Count the pairs of terms of one multiplication. Raises ``Refusal`` ``too_large``."""
+    _effort.pairs += pairs
+    if _effort.pairs > MAX_PAIRS:
+        raise too_large("products of sums that are too long")
+
+
+def spend_evaluation(precision: int) -> None:
+    """Count one evaluation at a precision in bits. Raises ``Refusal`` ``too_large``."""
+    _effort.evaluations += 1 + precision // 1_000
+    if _effort.evaluations > MAX_EVALUATIONS:
+        raise too_large("too many parts that only numerical evaluation can compare")

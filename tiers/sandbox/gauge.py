@@ -1,0 +1,96 @@
+"""What the processes of one sandbox use, read from outside: memory of every kind, and processor time."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from tiers.harness_group import descendants
+
+_MIB = 1 << 20
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_TICKS = os.sysconf("SC_CLK_TCK")
+# What the kernel keeps for a file without contents, and for the most that one socket holds unread.
+_INODE = 1 << 10
+_SOCKET = 1 << 18
+
+
+class Clock(NamedTuple):
+    """Seconds of one process: on a processor (with children that ended), and waiting for one."""
+
+    spent: float
+    waited: float
+
+
+class Gauge:
+    """Measures everything below ``leader``; ``enclosed`` says that it has its own files and network."""
+
+    def __init__(self, leader: psutil.Process, *, enclosed: bool) -> None:
+        self._leader = leader
+        self._enclosed = enclosed
+        self._before: dict[int, Clock] = {}
+
+    def processes(self) -> list[int]:
+        """Their numbers, the first one inside first."""
+        return [process.pid for process in descendants(self._leader)]
+
+    def start(self) -> None:
+        """Count processor time from now on."""
+        self._before = {pid: _clock(pid) for pid in self.processes()}
+
+    def starved(self, budget: float) -> float:
+        """Seconds in which something inside wanted a processor and had none.
+
+        That is the machine's fault and does not count against a time limit, unless all of the processes
+        together have had ``budget`` seconds already: then they had only kept each other waiting.
+        """
+        spent = waited = 0.0
+        for pid in self.processes():
+            before, now = self._before.get(pid, Clock(0.0, 0.0)), _clock(pid)
+            spent += max(0.0, now.spent - before.spent)
+            waited = max(waited, now.waited - before.waited)
+        return waited if spent < budget else 0.0
+
+    def memory_mb(self) -> float:
+        """Resident memory, files in memory, and what sockets may hold."""
+        inside = self.processes()
+        total = sum(map(_resident, inside))
+        if self._enclosed and inside:
+            total += _files(inside[0]) + _sockets(inside[0])
+        return total / _MIB
+
+
+def _resident(pid: int) -> int:
+    """Of any living thread: where the first one has ended, the process itself says nothing."""
+    with suppress(OSError, ValueError, IndexError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError, ValueError, IndexError):
+                pages = int((thread / "statm").read_text().split()[1])
+                if pages:
+                    return pages * _PAGE
+    return 0
+
+
+def _files(pid: int) -> int:
+    with suppress(OSError):
+        space = os.statvfs(f"/proc/{pid}/root/tmp")
+        return (space.f_blocks - space.f_bfree) * space.f_frsize + (space.f_files - space.f_ffree) * _INODE
+    return 0
+
+
+def _sockets(pid: int) -> int:
+    with suppress(OSError, ValueError, IndexError):
+        return int(Path(f"/proc/{pid}/net/sockstat").read_text().split()[2]) * _SOCKET
+    return 0
+
+
+def _clock(pid: int) -> Clock:
+    with suppress(OSError, ValueError, IndexError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        waited = int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+        return Clock(sum(map(int, fields[11:15])) / _TICKS, waited)
+    return Clock(0.0, 0.0)
