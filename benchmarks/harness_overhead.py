@@ -57,7 +57,9 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=256)
     arguments = parser.parse_args()
     catalog = VerifierCatalog(Sources((PLUGIN,), shipped={}, installed=False))
-    harness = ProcessHarness(catalog, HarnessOptions(plugins=(PLUGIN,), recycle_items=10**9))
+    harness = ProcessHarness(
+        catalog, HarnessOptions(plugins=(PLUGIN,), recycle_items=10**9, spare_children=0)
+    )
     for name, item in (("small", SMALL), ("turns", TURNS)):
         for form, value in (("record", item), ("text", item.model_dump_json())):
             print(f"{name:6} {form:7}", end=" ")

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import argparse
 import os
+import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 
 from tiers.catalog_sources import Sources
 from tiers.child_guard import die_with_parent, limit_resources, silence
+from tiers.child_loading import Unusable, Warm, warmed
+from tiers.child_template import Ends, Template
 from tiers.child_wire import (
     HEADER,
     MAX_OUTCOME,
     BatchHead,
     Kind,
-    Ready,
     SharedPage,
     frame,
     read_batch,
@@ -75,10 +76,14 @@ class Report:
         self._oldest: float | None = None
         self._wall = self._cpu = 0.0
 
-    def begin(self, index: int) -> None:
-        """Mark an item as started."""
+    def begin(self, index: int) -> bool:
+        """Mark an item as started; false when the rest of the batch has been given to others."""
         self._wall, self._cpu = time.monotonic(), _cpu_s()
         self._page.begin(index, self._wall, self._cpu)
+        if self._page.may_run(index):
+            return True
+        self._page.rest()
+        return False
 
     def end(self, index: int, outcome: object) -> None:
         """Keep or send what an item came to."""
@@ -137,11 +142,13 @@ def _bad_output(message: str) -> Failure:
 class Bench:
     """The loaded verifiers and the loop that runs them."""
 
-    def __init__(self, sources: Sources, channel: Channel, page: SharedPage) -> None:
+    def __init__(
+        self, sources: Sources, warm: Mapping[str, Warm], channel: Channel, page: SharedPage
+    ) -> None:
         self._sources = sources
         self._channel = channel
         self._report = Report(channel, page)
-        self._verifiers: dict[str, Verifier] = {}
+        self._verifiers: dict[str, Verifier] = {name: one.verifier for name, one in warm.items()}
 
     def serve(self) -> None:
         """Answer requests until the parent closes the pipe."""
@@ -157,19 +164,12 @@ class Bench:
 
     def _load(self, name: str) -> None:
         try:
-            verifier = self._sources.load(name)
-            reason = verifier.unavailable()
-            if reason is None:
-                verifier.warm()
-        except Exception as error:  # noqa: BLE001 - told to the parent, which turns it into failures
-            reason = f"{type(error).__name__}: {error}"
-        if reason is not None:
-            self._channel.send(Kind.REFUSED, reason.encode("utf-8", "backslashreplace")[:2000])
+            warm = warmed(self._sources, name)
+        except Unusable as error:
+            self._channel.send(Kind.REFUSED, str(error).encode("utf-8", "backslashreplace")[:2000])
             return
-        self._verifiers[name] = verifier
-        libraries = {library: _installed_version(library) for library in verifier.info.libraries}
-        ready = Ready(verifier=name, version=verifier.info.version, libraries=libraries)
-        self._channel.send(Kind.READY, ready.model_dump_json().encode())
+        self._verifiers[name] = warm.verifier
+        self._channel.send(Kind.READY, warm.ready.model_dump_json().encode())
 
     def _run(self, head: BatchHead, texts: Sequence[bytes]) -> None:
         verifier = self._verifiers[head.verifier]
@@ -193,7 +193,8 @@ class Bench:
         while position < len(items):
             outcomes: Iterator[Outcome] | None = None
             for index, _ in items[position:]:
-                self._report.begin(index)
+                if not self._report.begin(index):
+                    return
                 try:
                     if outcomes is None:
                         outcomes = iter(
@@ -213,7 +214,8 @@ class Bench:
             self._refuse(index, "invalid_params", message)
 
     def _refuse(self, index: int, code: str, message: str) -> None:
-        self._report.begin(index)
+        if not self._report.begin(index):
+            return
         text = message.encode("ascii", "backslashreplace").decode()[:500]
         self._report.end(index, Failure(kind="permanent", code=code, message=text))
 
@@ -223,42 +225,62 @@ def _raised(error: BaseException, info: VerifierInfo) -> Failure:
     return Failure(kind="permanent", code="verifier_error", message=text)
 
 
-def _installed_version(library: str) -> str:
-    try:
-        return version(library)
-    except PackageNotFoundError:
-        return "missing"
-
-
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="A verifier process; started by the harness only.")
-    for name in ("parent", "requests", "results", "life", "page", "file-mb", "open-files"):
+    for name in ("parent", "life", "file-mb", "open-files"):
         parser.add_argument(f"--{name}", type=int, required=True)
+    for name in ("requests", "results", "page", "control"):
+        parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--plugin", action="append", default=[])
     return parser.parse_args()
 
 
-def main() -> None:
-    """Prepare this process and serve until the parent goes."""
-    arguments = _arguments()
-    die_with_parent(arguments.parent, arguments.life)
-    limit_resources(arguments.file_mb, arguments.open_files)
-    page = SharedPage(arguments.page)
-    os.close(arguments.page)
+def _serve(ends: Ends, sources: Sources, warm: Mapping[str, Warm]) -> None:
+    page = SharedPage(ends.page)
+    os.close(ends.page)
 
     def disown() -> None:
         # A forked grandchild must neither speak for this process nor keep its channel open.
-        for descriptor in (arguments.requests, arguments.results):
+        for descriptor in (ends.requests, ends.results):
             with suppress(OSError):
                 os.close(descriptor)
         page.close()
 
     os.register_at_fork(after_in_child=disown)
-    for descriptor in (arguments.requests, arguments.results, arguments.life):
+    for descriptor in (ends.requests, ends.results, ends.life):
+        os.set_inheritable(descriptor, False)
+    Bench(sources, warm, Channel(ends.requests, ends.results), page).serve()
+
+
+def _serve_copies(arguments: argparse.Namespace) -> None:
+    """The template; every copy of it goes on as a child."""
+    control = socket.socket(fileno=arguments.control)
+    for descriptor in (arguments.control, arguments.life):
         os.set_inheritable(descriptor, False)
     sources = Sources(arguments.plugin)
-    silence()
-    Bench(sources, Channel(arguments.requests, arguments.results), page).serve()
+    silence(os.dup(2))
+    copy = Template(control, sources).copies()
+    if copy is not None:
+        os.close(arguments.life)
+        # Before a thread is made, which would keep the template's log open.
+        silence(copy.ends.log)
+        die_with_parent(copy.parent, copy.ends.life)
+        os.close(copy.settled)
+        _serve(copy.ends, sources, copy.warm)
+
+
+def main() -> None:
+    """Prepare this process and serve until the parent goes."""
+    arguments = _arguments()
+    die_with_parent(arguments.parent, arguments.life, watch=arguments.control is None)
+    limit_resources(arguments.file_mb, arguments.open_files)
+    if arguments.control is not None:
+        _serve_copies(arguments)
+        return
+    ends = Ends(arguments.requests, arguments.results, arguments.life, arguments.page, os.dup(2))
+    sources = Sources(arguments.plugin)
+    silence(ends.log)
+    _serve(ends, sources, {})
 
 
 if __name__ == "__main__":

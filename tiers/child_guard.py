@@ -19,14 +19,14 @@ _PR_SET_CHILD_SUBREAPER = 36
 _MIB = 1024 * 1024
 
 
-def die_with_parent(parent: int, life: int) -> None:
+def die_with_parent(parent: int, life: int, *, watch: bool = True) -> None:
     """Arrange that the whole process group is killed when the parent goes.
 
     ``life`` is the read end of a pipe that the parent holds open and never writes to. On Linux the kernel
     itself kills the group when the pipe closes, whatever the interpreter is doing. The parent-death
     signal is only the second choice: it reaches this process alone, and where it came first the pipe
-    would have no reader left to act on, and grandchildren would survive. Everywhere a thread waits for
-    the pipe to close. Exits at once when the parent is gone already.
+    would have no reader left to act on, and grandchildren would survive. With ``watch`` a thread waits
+    for the pipe to close as well. Exits at once when the parent is gone already.
     """
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
@@ -38,7 +38,8 @@ def die_with_parent(parent: int, life: int) -> None:
             libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
-    threading.Thread(target=_watch, args=(life,), name="life", daemon=True).start()
+    if watch:
+        threading.Thread(target=_watch, args=(life,), name="life", daemon=True).start()
 
 
 def _signal_on_close(reader: int, owner: int, number: signal.Signals) -> None:
@@ -89,9 +90,8 @@ def _lower(which: int, value: int) -> None:
     resource.setrlimit(which, (bound, bound))
 
 
-def silence() -> None:
-    """Send standard error to nowhere from here on; the trace of what ends the process still gets out."""
-    log = os.dup(2)
+def silence(log: int) -> None:
+    """Send standard error to nowhere from here on; the trace of what ends the process goes to ``log``."""
     faulthandler.enable(log, all_threads=False)
     words = os.fdopen(log, "w", errors="backslashreplace")
     sys.excepthook = lambda *raised: traceback.print_exception(*raised, file=words)

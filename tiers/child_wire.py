@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import mmap
 import struct
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -27,9 +28,10 @@ HELD_BYTES = 64 * 1024
 PAGE = 4096 + HELD_BYTES
 
 # Places in the page, in units of 8 bytes; entries start at a byte.
-_INDEX, _LAST, _STARTED, _CPU, _ROUND, _HELD = range(6)
+_INDEX, _LAST, _STARTED, _CPU, _ROUND, _HELD, _STOP = range(7)
 _ENTRIES_AT = 4096
 _NONE = -1
+_NOWHERE = 1 << 62
 
 
 class Kind(IntEnum):
@@ -138,7 +140,8 @@ class Executing:
 
 
 class SharedPage:
-    """Memory of both processes. The child writes while a batch runs, the parent only between batches.
+    """Memory of both processes. The child writes while a batch runs, the parent only between batches;
+    but for one number, by which the parent says where the child is to stop.
 
     Numbers are written through typed views, each in one aligned store, so that the other process never
     sees half of one; ``struct`` would blank the place first.
@@ -150,11 +153,33 @@ class SharedPage:
         self._numbers = memoryview(self._page).cast("q")
         self._clocks = memoryview(self._page).cast("d")
         self._end = 0
+        self._fence = threading.Lock()
 
     def reset(self) -> None:
         """Mark that nothing has started and nothing is held. For the parent, before each batch."""
         self._numbers[_INDEX] = self._numbers[_LAST] = _NONE
         self._numbers[_HELD] = 0
+        self._numbers[_STOP] = _NOWHERE
+
+    def stop_after(self, index: int) -> int:
+        """Tell the child to start no item above ``index``; return the highest that it may have started.
+
+        The child marks an item and then looks at the bound, here the bound is set and then the mark is
+        read: at least one of the two sees what the other wrote.
+        """
+        self._numbers[_STOP] = index
+        self._settle()
+        return max(index, self._numbers[_LAST])
+
+    def may_run(self, index: int) -> bool:
+        """For the child, which has just marked ``index``: whether it is to run it."""
+        self._settle()
+        return index <= self._numbers[_STOP]
+
+    def _settle(self) -> None:
+        # Taking a lock is the only thing in the language that orders a store before a later load.
+        with self._fence:
+            pass
 
     def rest(self) -> None:
         """Mark that no item is executing."""

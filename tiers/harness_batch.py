@@ -24,6 +24,8 @@ Ill = Literal["time_limit", "memory_limit", "died", "garbled", "cancelled", "clo
 
 
 _FAREWELL_S = 1.0
+_LINGER_S = 1.0
+_LINGER_LOOK_S = 0.005
 _SECOND_LOOK_S = 0.001
 
 
@@ -33,7 +35,6 @@ class Trouble(NamedTuple):
     ill: Ill
     item: Executing | None
     cpu_s: float
-    noticed: float
 
 
 class Batch:
@@ -41,6 +42,8 @@ class Batch:
 
     ``open`` maps index to job for everything without a result yet. ``unclear`` is set when the child
     went down by an item that cannot be told from its neighbours: they must be run one at a time.
+    ``overtaken`` is set when the jobs behind a slow item were taken out; what is open when the batch
+    has finished was then not executed.
     """
 
     def __init__(
@@ -48,7 +51,9 @@ class Batch:
     ) -> None:
         self.open: dict[int, Job] = {}
         self.unclear = False
+        self.overtaken = False
         self._finished = False
+        self._silent_since: float | None = None
         self._child = child
         self._info = info
         self._jobs = jobs
@@ -81,22 +86,48 @@ class Batch:
         return unexecuted(job, refused(code, message), self._ready.version, self._ready.libraries)
 
     def finished(self) -> bool:
-        """True when every job has its result and the child is ready for the next batch."""
+        """True when the child is ready for the next batch."""
         return self._finished
 
-    def patience(self) -> float:
-        """Seconds until something may have to be done although the child says nothing."""
-        now = time.monotonic()
+    def due(self) -> float:
+        """The monotonic time at which something may have to be done although the child says nothing."""
+        if self._silent_since is not None:
+            return time.monotonic() + _LINGER_LOOK_S
         item = self._child.executing()
         until = self._next_sample
         if item is not None and item.index in self.open:
             until = min(until, item.started + self.open[item.index].time_s)
-        return max(0.0, until - now)
+            # One that has been due for a while waits for company: nothing to do until that comes.
+            slow_at = item.started + self._options.overtake_s
+            now = time.monotonic()
+            if not self.overtaken and slow_at > now - _SECOND_LOOK_S:
+                until = min(until, max(slow_at, now + _SECOND_LOOK_S))
+        return until
+
+    def behind(self) -> bool:
+        """True when jobs of this batch would have to wait for the one that is executing."""
+        return len(self.open) > 1
+
+    def slow(self) -> bool:
+        """True while one item has been executing for longer than others are to wait for it."""
+        item = self._child.executing()
+        if item is None or item.index not in self.open:
+            return False
+        return time.monotonic() - item.started >= self._options.overtake_s
+
+    def overtake(self) -> list[Job]:
+        """Leave the child alone with its slow item; return the jobs behind it, to be run elsewhere."""
+        item = self._child.executing()
+        if item is None:
+            return []
+        self.overtaken = True
+        last = self._child.stop_after(item.index)
+        return [self.open.pop(index) for index in sorted(self.open) if index > last]
 
     def receive(self, frames: Frames) -> Iterator[Done]:
         """Turn frames into results. An unreadable outcome is that item's; anything else is garbage."""
         for kind, body in frames:
-            if kind is Kind.END and not self.open:
+            if kind is Kind.END and (self.overtaken or not self.open):
                 self._finished = True
                 return
             for entry in _entries(body) if kind is Kind.DONE else (None,):
@@ -133,7 +164,7 @@ class Batch:
         if ill is None and now >= self._next_sample:
             self._next_sample = now + self._options.sample_s
             ill = self._measured(job)
-        return None if ill is None else Trouble(ill, item, self._child.sample().cpu_s, now)
+        return None if ill is None else Trouble(ill, item, self._child.sample().cpu_s)
 
     def bury(self, trouble: Trouble) -> list[Done | Released]:
         """Kill the child, take what it had sent, and close the item that is to blame, if one is.
@@ -149,19 +180,28 @@ class Batch:
         item = self._culprit(trouble)
         words = self._child.last_words()
         self._child.discard()
-        log.warning(
-            "child of %s ended: %s, exit code %d %s", self._info.name, trouble.ill, exit_code, words
-        )
+        late = ""
         if item is not None and item.index in self.open:
-            results.append(self._close(self.open.pop(item.index), item, trouble, exit_code, words))
+            job = self.open.pop(item.index)
+            results.append(self._close(job, item, trouble, exit_code, words))
+            if trouble.ill == "time_limit":
+                late = f" {1000 * (time.monotonic() - item.started - job.time_s):.0f} ms late"
+        log.warning(
+            "child of %s ended: %s%s, exit code %d %s", self._info.name, trouble.ill, late, exit_code, words
+        )
         return results
 
     def _broken(self) -> Ill | None:
         if self._child.garbled:
             return "garbled"
-        if self._child.silent:
-            return "died" if self._child.await_end() else "garbled"
-        return None
+        if not self._child.silent:
+            return None
+        # A child that has closed its pipe gets a moment to end by itself.
+        now = time.monotonic()
+        self._silent_since = self._silent_since or now
+        if self._child.gone():
+            return "died"
+        return "garbled" if now - self._silent_since > _LINGER_S else None
 
     def _overdue(self, item: Executing, job: Job, cancelled: Collection[str]) -> Ill | None:
         if job.id in cancelled:
@@ -209,7 +249,7 @@ class Batch:
             id=job.id,
             outcome=outcome,
             cost=cost,
-            wall_s=max(0.0, trouble.noticed - item.started),
+            wall_s=max(0.0, time.monotonic() - item.started),
             libraries=self._ready.libraries,
             version=self._ready.version,
             limit_hit=limit,

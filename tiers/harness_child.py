@@ -6,39 +6,37 @@ import os
 import select
 import time
 import weakref
-from collections.abc import Sequence
 
 from tiers.child_wire import Executing, FrameReader, Garbled, Kind, Ready, SharedPage, frame
-from tiers.harness_group import ProcessGroup, Usage
+from tiers.harness_group import Leader, ProcessGroup, Usage
 from tiers.harness_nest import Nest
-from tiers.harness_options import Lane
+from tiers.harness_options import HarnessOptions, Lane
 from tiers.harness_spawner import Pipes, spawn_child
+from tiers.harness_template import Template
 
 Frames = list[tuple[Kind, bytes]]
 _CHUNK = 1 << 18
 _MOST_AT_ONCE = 1 << 22
-_LINGER_S = 1.0
 
 
 class Child:
     """A running child. One thread uses it; only ``kill`` may come from another.
 
-    ``loaded`` holds the verifiers that are warm in it, ``served`` counts the items it has run, ``busy``
-    is true between a request and its last answer. ``silent`` is set when its end of the results is
-    closed, ``garbled`` when it sent something that is not the protocol.
+    ``loaded`` holds the verifiers that are warm in it, ``served`` counts the items it has run. ``silent``
+    is set when its end of the results is closed, ``garbled`` when it sent something else than the
+    protocol.
     """
 
-    def __init__(self, lane: Lane, plugins: Sequence[str], folder: str | None) -> None:
-        """Start it, without waiting for it. Raises ``OSError``."""
-        self.loaded: dict[str, Ready] = {}
+    def __init__(self, lane: Lane, options: HarnessOptions, template: Template | None = None) -> None:
+        """Start it, without waiting for it, or copy it from a template, warm. Raises ``OSError``."""
+        self.loaded: dict[str, Ready] = {} if template is None else dict(template.loaded)
         self.served = 0
-        self.busy = False
         self.silent = False
         self.garbled = False
         self._base_mb = self._grown_mb = self._weighed = 0.0
-        self._nest = Nest(folder)
+        self._nest = Nest(options.folder, options.environment)
         try:
-            process, self._pipes = spawn_child(self._nest, lane, plugins)
+            process, self._pipes = self._begin(lane, options, template)
         except BaseException:
             self._nest.remove()
             raise
@@ -46,21 +44,30 @@ class Child:
         self._page = SharedPage(self._nest.page)
         self._reader = FrameReader()
         self._outgoing = memoryview(b"")
-        self._poll = select.poll()
-        self._poll.register(self._pipes.results, select.POLLIN)
         self._end = weakref.finalize(self, _destroy, self._group, self._pipes, self._nest, self._page)
 
+    def _begin(
+        self, lane: Lane, options: HarnessOptions, template: Template | None
+    ) -> tuple[Leader, Pipes]:
+        if template is None:
+            return spawn_child(self._nest, lane, options.plugins)
+        return template.fork(self._nest)
+
     def send(self, kind: Kind, body: bytes) -> None:
-        """Queue a request to an idle child; ``pump`` writes what the pipe does not take at once."""
+        """Queue a request to an idle child; ``move`` writes what the pipe does not take at once."""
         self._page.reset()
         self._outgoing = memoryview(frame(kind, body))
-        self._poll.register(self._pipes.requests, select.POLLOUT)
-        self.busy = True
         self._write()
 
-    def pump(self, patience: float) -> Frames:
-        """Wait up to ``patience`` seconds for news, move bytes both ways, return complete frames."""
-        self._poll.poll(max(0.0, patience) * 1000.0)
+    def listen(self, poll: select.poll) -> None:
+        """Register what this child is waited for with; a channel that is closed has no news."""
+        if not self.silent:
+            poll.register(self._pipes.results, select.POLLIN)
+        if self._outgoing:
+            poll.register(self._pipes.requests, select.POLLOUT)
+
+    def move(self) -> Frames:
+        """Move bytes both ways, without waiting; return complete frames."""
         if self._outgoing:
             self._write()
         return self.received()
@@ -94,6 +101,10 @@ class Child:
         """Return the item that runs now, or that ran when the child died."""
         return self._page.executing()
 
+    def stop_after(self, index: int) -> int:
+        """Tell the child to start nothing above ``index``; return the highest index it may have started."""
+        return self._page.stop_after(index)
+
     def started_last(self) -> Executing | None:
         """Return the item of the current request that started last, if any has."""
         return self._page.last()
@@ -122,12 +133,9 @@ class Child:
         """True when it has left no process of its own behind."""
         return self._group.alone()
 
-    def await_end(self) -> bool:
-        """Give a child that has closed its pipe a moment to end by itself; return whether it did."""
-        until = time.monotonic() + _LINGER_S
-        while not self.gone() and time.monotonic() < until:
-            time.sleep(0.005)
-        return self.gone()
+    def strike(self) -> None:
+        """Kill the group without waiting for its end; ``gone`` tells when that has come."""
+        self._group.strike()
 
     def kill(self) -> int:
         """Kill and reap the group; return the exit code (negative: the signal)."""
@@ -150,7 +158,6 @@ class Child:
         except BrokenPipeError:
             self.silent = True
             self._outgoing = memoryview(b"")
-        self._poll.unregister(self._pipes.requests)
 
 
 def _destroy(group: ProcessGroup, pipes: Pipes, nest: Nest, page: SharedPage) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import psutil
 
@@ -24,10 +23,20 @@ class Usage(NamedTuple):
     cpu_s: float
 
 
-class ProcessGroup:
-    """Wraps the ``Popen`` of a session leader."""
+class Leader(Protocol):
+    """A session leader: a ``Popen``, or a copy of a template."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    pid: int
+    returncode: int | None
+
+    def wait(self) -> int:
+        """Wait for its end; return the exit code, negative for a signal."""
+
+
+class ProcessGroup:
+    """Wraps a session leader."""
+
+    def __init__(self, process: Leader) -> None:
         self._process = process
         self._leader = psutil.Process(process.pid)
         self._known: list[psutil.Process] = []
@@ -63,10 +72,10 @@ class ProcessGroup:
         """True when nothing the leader started is left, not even as a zombie."""
         return next(descendants(self._leader), None) is None
 
-    def kill(self) -> int:
-        """Kill the group and every known descendant outside it, reap the leader, return its exit code.
+    def strike(self) -> None:
+        """Kill the group and every known descendant outside it, without waiting for its end.
 
-        A negative code is the signal that ended it. Safe from any thread, and more than once.
+        Safe from any thread, and more than once.
         """
         with self._lock:
             if self._process.returncode is None:
@@ -77,6 +86,14 @@ class ProcessGroup:
                 for process in strays:
                     with suppress(psutil.Error):
                         process.kill()
+
+    def kill(self) -> int:
+        """Strike, reap the leader, and return its exit code; a negative one is the signal that ended it.
+
+        Safe from any thread, and more than once.
+        """
+        self.strike()
+        with self._lock:
             return self._process.wait()
 
     def _signal(self, number: signal.Signals) -> None:

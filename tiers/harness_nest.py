@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,7 +24,8 @@ class Nest:
     The lock lets another process tell a living child's folder from one whose parent was killed.
     """
 
-    def __init__(self, folder: str | None) -> None:
+    def __init__(self, folder: str | None, environment: Mapping[str, str] | None = None) -> None:
+        self._added = dict(environment or {})
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=folder))
         self.work = self.path / "work"
         self.log = self.path / "log"
@@ -34,9 +36,13 @@ class Nest:
         fcntl.flock(self.page, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def environment(self) -> dict[str, str]:
-        """The child's whole environment: nothing of the service's own gets through."""
+        """The child's whole environment: of the service's own only what was added on purpose.
+
+        What was added may not change how the child runs: the fixed names win.
+        """
         single = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
         return {
+            **self._added,
             "PATH": os.environ.get("PATH", os.defpath),
             "LANG": "C.UTF-8",
             "LC_ALL": "C.UTF-8",

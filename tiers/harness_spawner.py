@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import NamedTuple
@@ -40,9 +40,9 @@ class Pipes(NamedTuple):
 
     def close(self) -> None:
         """Close all three."""
-        _LIVES.discard(self.life)
-        for descriptor in self:
-            os.close(descriptor)
+        let_die(self.life)
+        os.close(self.requests)
+        os.close(self.results)
 
 
 class _Order(NamedTuple):
@@ -100,34 +100,76 @@ def _start(order: _Order) -> subprocess.Popen[bytes]:
 _SPAWNER = Spawner()
 
 
-def spawn_child(nest: Nest, lane: Lane, plugins: Sequence[str]) -> tuple[subprocess.Popen[bytes], Pipes]:
-    """Start ``tiers.child`` in ``nest``; return the process and the parent's ends. Raises ``OSError``."""
+class Ends(NamedTuple):
+    """The child's ends of the same pipes; closed here once the child has them."""
+
+    requests: int
+    results: int
+    life: int
+
+    def close(self) -> None:
+        """Close all three."""
+        for descriptor in self:
+            os.close(descriptor)
+
+
+def make_pipes() -> tuple[Ends, Pipes]:
+    """The pipes between this process and one child."""
     requests, results, life = os.pipe(), os.pipe(), os.pipe()
-    theirs = (requests[0], results[1], life[0])
     ours = Pipes(requests[1], results[0], life[1])
     _LIVES.add(ours.life)
+    os.set_blocking(ours.requests, False)
+    os.set_blocking(ours.results, False)
+    return Ends(requests[0], results[1], life[0]), ours
+
+
+def spawn_child(nest: Nest, lane: Lane, plugins: Sequence[str]) -> tuple[subprocess.Popen[bytes], Pipes]:
+    """Start a child in ``nest``; return the process and the parent's ends. Raises ``OSError``."""
+    theirs, ours = make_pipes()
+    numbers = {**theirs._asdict(), "page": nest.page}
+    try:
+        process = _spawn(nest, lane, plugins, numbers)
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    return process, ours
+
+
+def spawn_template(
+    nest: Nest, lane: Lane, plugins: Sequence[str], control: int
+) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a template that obeys ``control``; return the process and the end of its life pipe."""
+    theirs, ours = os.pipe()
+    _LIVES.add(ours)
+    try:
+        return _spawn(nest, lane, plugins, {"control": control, "life": theirs}), ours
+    except BaseException:
+        let_die(ours)
+        raise
+    finally:
+        os.close(theirs)
+
+
+def let_die(life: int) -> None:
+    """Close the end of a life pipe."""
+    _LIVES.discard(life)
+    os.close(life)
+
+
+def _spawn(
+    nest: Nest, lane: Lane, plugins: Sequence[str], descriptors: Mapping[str, int]
+) -> subprocess.Popen[bytes]:
     numbers = {
         "parent": os.getpid(),
-        "requests": theirs[0],
-        "results": theirs[1],
-        "life": theirs[2],
-        "page": nest.page,
         "file-mb": lane.file_mb,
         "open-files": lane.open_files,
+        **descriptors,
     }
     arguments = [sys.executable, "-P", "-s", "-m", "tiers.child"]
     for name, value in numbers.items():
         arguments += [f"--{name}", str(value)]
     for plugin in plugins:
         arguments += ["--plugin", plugin]
-    try:
-        process = _SPAWNER.start(arguments, (*theirs, nest.page), nest)
-    except BaseException:
-        ours.close()
-        raise
-    finally:
-        for descriptor in theirs:
-            os.close(descriptor)
-    os.set_blocking(ours.requests, False)
-    os.set_blocking(ours.results, False)
-    return process, ours
+    return _SPAWNER.start(arguments, tuple(descriptors.values()), nest)

@@ -47,6 +47,7 @@ T = TypeVar("T")
 UNIT_TRIES = 6
 UNIT_PAUSE_S = 0.01
 QUICK_POLL_S = 0.05
+QUICK_CHILDREN = 2
 
 
 @dataclass(frozen=True)
@@ -179,13 +180,20 @@ class Service:
         """Take no more trajectories (idempotent); the sweep finishes the run. Raises ``NotFound``."""
         self.unit(lambda tx: maintain.begin_close(tx, project, run))
 
-    def take(self, tier: Tier, limit: int, owner: str) -> execute.Taken:
-        """Lease work of one tier for a worker."""
+    def take(self, tier: Tier, limit: int, owner: str, without: Collection[str] = ()) -> execute.Taken:
+        """Lease work of one tier for a worker, but none of the verifiers in ``without``."""
         ttl_s = self.settings.lease_s
 
         def step(tx: Transaction) -> Step[execute.Taken]:
             taken = execute.take(
-                tx, self.catalog, self.tariff, tier=tier, limit=limit, owner=owner, ttl_s=ttl_s
+                tx,
+                self.catalog,
+                self.tariff,
+                tier=tier,
+                limit=limit,
+                owner=owner,
+                ttl_s=ttl_s,
+                without=without,
             )
             return Step(taken, taken.ended)
 
@@ -301,14 +309,26 @@ def build(settings: Settings) -> Service:
         tariff=HourlyTariff(
             cpu_hour=settings.cpu_hour, gpu_hour=settings.gpu_hour, human_hour=settings.human_hour
         ),
-        harness=lambda: ProcessHarness(
-            catalog, HarnessOptions(beat_s=settings.lease_s / 3, plugins=settings.plugins)
-        ),
-        quick_harness=lambda: ProcessHarness(
-            catalog, HarnessOptions(poll_s=QUICK_POLL_S, plugins=settings.plugins)
-        ),
+        harness=lambda: ProcessHarness(catalog, _harness_options(settings)),
+        quick_harness=lambda: ProcessHarness(catalog, _quick(_harness_options(settings))),
         defaults=RunSpec(budgets=Budgets(compute=settings.budget_compute, human=settings.budget_human)),
     )
     with service.store.begin() as tx:
         tenants.create_project(tx, catalog, settings.project)
     return service
+
+
+def _harness_options(settings: Settings) -> HarnessOptions:
+    counts = {"fast_children": settings.fast_children, "parallel_children": settings.parallel_children}
+    return HarnessOptions(
+        beat_s=settings.lease_s / 3,
+        plugins=tuple(settings.plugins),
+        environment=settings.for_verifiers(),
+        overtake_s=settings.overtake_s,
+        **{name: count for name, count in counts.items() if count is not None},
+    )
+
+
+def _quick(options: HarnessOptions) -> HarnessOptions:
+    """For a batch that somebody waits for: asked often whether it takes too long, and small."""
+    return options.model_copy(update={"poll_s": QUICK_POLL_S, "fast_children": QUICK_CHILDREN})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from platformdirs import user_data_path
 from pydantic import Field
@@ -12,7 +13,12 @@ MEGABYTE = 1024 * 1024
 
 
 class Settings(BaseSettings):
-    """Everything an operator may set. Durations in seconds, sizes in bytes, prices in credits."""
+    """Everything an operator may set. Durations in seconds, sizes in bytes, prices in credits.
+
+    A fast worker has up to ``fast_children`` processes (default: the cores and six) to go on with when
+    an item takes longer than ``overtake_s``, and ``parallel_children`` (default: the cores) for verifiers
+    that wait for processes of their own.
+    """
 
     model_config = SettingsConfigDict(env_prefix="VERIFIER_", extra="ignore", frozen=True)
 
@@ -26,6 +32,9 @@ class Settings(BaseSettings):
     fast_workers: int = Field(default=1, ge=1)
     slow_workers: int = Field(default=1, ge=1)
     fast_batch: int = Field(default=256, ge=1, le=4_096)
+    fast_children: int | None = Field(default=None, ge=1)
+    parallel_children: int | None = Field(default=None, ge=1)
+    overtake_s: float = Field(default=0.05, gt=0)
     lease_s: float = Field(default=30.0, gt=0)
     tick_s: float = Field(default=0.2, gt=0)
 
@@ -35,6 +44,11 @@ class Settings(BaseSettings):
     gather_ms: float = Field(default=2.0, ge=0)
 
     review_grace_s: float = Field(default=10.0, ge=0)
+
+    sandbox: Literal["auto", "namespaces", "landlock", "remote", "off"] = "auto"
+    sandbox_url: str | None = None
+    sandbox_key: str | None = Field(default=None, repr=False)
+    languages: str | None = None
 
     cpu_hour: float = Field(default=0.05, ge=0)
     gpu_hour: float = Field(default=2.0, ge=0)
@@ -48,3 +62,13 @@ class Settings(BaseSettings):
     def engine_url(self) -> str:
         """The database: ``database_url``, else a SQLite file in the data folder."""
         return self.database_url or f"sqlite:///{self.data / 'verifier.db'}"
+
+    def for_verifiers(self) -> dict[str, str]:
+        """The variables that verifiers may read, in this process and in the children."""
+        chosen = {
+            "SANDBOX": self.sandbox,
+            "SANDBOX_URL": self.sandbox_url,
+            "SANDBOX_KEY": self.sandbox_key,
+            "LANGUAGES": self.languages,
+        }
+        return {f"VERIFIER_{name}": value for name, value in chosen.items() if value is not None}

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -28,8 +29,10 @@ from tests.support.harnesses import (
 from tests.support.verifiers import PLUGIN
 from tiers.harness import ProcessHarness
 from tiers.harness_nest import PREFIX, Nest, remove_abandoned
+from tiers.harness_options import HarnessOptions
 from verifier_service.domain.evidence import Failure, Finding
 from verifier_service.domain.ports.execution import Done
+from verifier_service.settings import Settings
 
 PARENT = """
 import sys
@@ -81,12 +84,12 @@ def test_fifty_runs_leak_nothing(tmp_path: Path) -> None:
     me = psutil.Process()
     harness = make_harness(folder=str(tmp_path))
     list(harness.run(jobs("ok"), nobody))
-    descriptors, threads = me.num_fds(), me.num_threads()
+    descriptors, threads = me.num_fds(), threading.active_count()
     for n in range(50):
         batch = jobs("ok", "exit", "ok") if n % 5 == 0 else jobs(*["ok"] * 5)
         assert len(by_id(harness.run(batch, nobody))) == len(batch)
     assert me.num_fds() == descriptors
-    assert me.num_threads() == threads
+    assert threading.active_count() == threads
     assert len(verifier_children()) == len(list(tmp_path.iterdir())) == 1
     harness.close()
     assert verifier_children() == []
@@ -119,12 +122,37 @@ def test_the_child_sees_nothing_of_the_service(monkeypatch: pytest.MonkeyPatch, 
     os.close(secret)
 
 
+def test_settings_for_verifiers_travel_in_the_environment_only() -> None:
+    key = "k-3f9a"
+    settings = Settings(sandbox="remote", sandbox_url="http://judge", sandbox_key=key, languages="[]")
+    assert key not in repr(settings)
+    harness = make_harness(environment={**settings.for_verifiers(), "HOME": "/elsewhere"})
+    (result,) = harness.run(jobs("environment"), nobody)
+    outcome = done(result).outcome
+    assert isinstance(outcome, Finding)
+    seen = {name: value for name, value in outcome.labels.items() if name.startswith("env:VERIFIER_")}
+    assert seen == {
+        "env:VERIFIER_SANDBOX": "remote",
+        "env:VERIFIER_SANDBOX_URL": "http://judge",
+        "env:VERIFIER_SANDBOX_KEY": key,
+        "env:VERIFIER_LANGUAGES": "[]",
+    }
+    assert outcome.labels["env:HOME"] != "/elsewhere"
+    (child,) = verifier_children()
+    assert key not in " ".join(child.cmdline())
+    assert key not in repr(HarnessOptions(environment=settings.for_verifiers()))
+
+
 def test_fast_verifiers_share_a_child_and_dear_ones_do_not() -> None:
     harness = make_harness()
-    mixed = [*jobs("ok"), *jobs("ok", verifier="strict"), *jobs("ok", verifier="dear")]
-    fast, strict, dear = (pid_of(result) for result in harness.run(mixed, nobody))
-    assert fast == strict != dear
-    assert [pid_of(result) for result in harness.run(mixed, nobody)] == [fast, strict, dear]
+    mixed = [
+        replace(job, id=name) for name in ("hostile", "strict", "dear") for job in jobs("ok", verifier=name)
+    ]
+    first, second = (
+        {name: pid_of(each) for name, each in by_id(harness.run(mixed, nobody)).items()} for _ in range(2)
+    )
+    assert first["hostile"] == first["strict"] != first["dear"]
+    assert first == second
 
 
 def test_groups_of_parameters_are_kept_apart() -> None:

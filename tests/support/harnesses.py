@@ -24,15 +24,24 @@ _MADE: list[ProcessHarness] = []
 
 
 def make_harness(**options: Any) -> ProcessHarness:
-    """A harness whose children know the test verifiers."""
-    harness = ProcessHarness(CATALOG, HarnessOptions(plugins=(PLUGIN,), **options))
+    """A harness whose children know the test verifiers; without spares, so that they can be counted."""
+    harness = ProcessHarness(
+        CATALOG, HarnessOptions(**{"plugins": (PLUGIN,), "spare_children": 0, **options})
+    )
     _MADE.append(harness)
     return harness
 
 
 def verifier_children() -> list[psutil.Process]:
     """The verifier processes of this process; servers that other tests share are not among them."""
-    return [child for child in psutil.Process().children() if "tiers.child" in child.cmdline()]
+    return [child for child in psutil.Process().children() if _is_verifier(child)]
+
+
+def _is_verifier(process: psutil.Process) -> bool:
+    try:
+        return "tiers.child" in process.cmdline()
+    except psutil.Error:  # it has just ended
+        return False
 
 
 @pytest.fixture

@@ -208,6 +208,36 @@ def _system_exit(_: dict[str, Any]) -> Finding:
     sys.exit("by hand")
 
 
+def _hang(item: dict[str, Any]) -> Finding:
+    """Tell who hangs."""
+    Path(item["pidfile"]).write_text(str(os.getpid()))
+    time.sleep(600)
+    return accept()
+
+
+def _eat_when(item: dict[str, Any]) -> Finding:
+    while not Path(item["sign"]).exists():
+        time.sleep(0.005)
+    return _eat(item)
+
+
+def _mark(item: dict[str, Any]) -> Finding:
+    """Leave a trace of every execution."""
+    descriptor = os.open(item["file"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(descriptor, f"{item['n']}\n".encode())
+    os.close(descriptor)
+    return _sleep(item)
+
+
+def _meet(item: dict[str, Any]) -> Finding:
+    """End only when all others are there, too."""
+    place = Path(item["place"])
+    (place / str(item["n"])).touch()
+    while len(list(place.iterdir())) < item["count"]:
+        time.sleep(0.005)
+    return _ok(item)
+
+
 def _environment(_: dict[str, Any]) -> Finding:
     where = {"cwd": str(Path.cwd()), "files": ",".join(str(path) for path in Path.cwd().iterdir())}
     variables = {f"env:{name}": value for name, value in os.environ.items()}
@@ -247,6 +277,27 @@ class Dear(Hostile):
     """Not on the fast tier: a lane of its own."""
 
     info = info("dear", tier=Tier.SIMULATION)
+
+
+class Lasting(Hostile):
+    """Fast, but with a limit that no test waits for."""
+
+    info = info("lasting", limits=Limits(time_s=600.0, memory_mb=1024, max_batch=256))
+
+
+class Parallel(Lasting):
+    """Waits for processes of its own."""
+
+    info = info("parallel", parallel=True, limits=Limits(time_s=600.0, memory_mb=1024))
+
+
+class Heavy(Hostile):
+    """As long to warm up as a computer algebra system."""
+
+    info = info("heavy")
+
+    def warm(self) -> None:
+        _burn({"s": 1.0})
 
 
 class SizeParams(Params):
@@ -342,6 +393,9 @@ VERIFIERS = (
     Hostile,
     Strict,
     Dear,
+    Lasting,
+    Parallel,
+    Heavy,
     Sized,
     Idle,
     Lazy,

@@ -71,6 +71,7 @@ class CodeTests(Verifier):
         quantities=("runtime", "peak_memory", "speedup"),
         limits=Limits(time_s=120.0, memory_mb=6144, max_batch=16),
         typical_cpu_s=0.05,
+        parallel=True,
     )
     params_model: ClassVar[type[Params]] = CodeParams
 

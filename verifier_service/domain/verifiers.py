@@ -53,6 +53,8 @@ class VerifierInfo(Record):
 
     ``on_limit``: ``reject`` when hitting a limit is the candidate's own doing (score 0 with the
     limit named), ``unscored`` otherwise. ``typical_cpu_s`` is the prior of the cost model.
+    ``parallel`` declares a fast verifier that mostly waits for processes of its own: several of its items
+    then run beside each other, and the other fast verifiers do not wait for it.
     ``quantities`` lists what it measures, ``libraries`` the distributions whose versions key a check.
     """
 
@@ -69,6 +71,7 @@ class VerifierInfo(Record):
     typical_cpu_s: float = 0.001
     typical_human_s: float = 0.0
     external: bool = False
+    parallel: bool = False
 
 
 class Verifier(ABC):

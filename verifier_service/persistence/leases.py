@@ -22,9 +22,13 @@ class Leases:
 
     _db: Database
 
-    def claim(self, tier: Tier, limit: int, owner: str, ttl_s: float) -> list[Claim]:
+    def claim(
+        self, tier: Tier, limit: int, owner: str, ttl_s: float, without: Collection[str] = ()
+    ) -> list[Claim]:
         """Rows locked by another claim are skipped, so two claims never wait for each other."""
         best = _ready(_CLAIMED, tier).limit(limit)
+        if without:
+            best = best.where(~self._db.among(_checks.c.verifier, sorted(without)))
         rows = self._db.all(self._db.locked(best, of=_checks, skip=True)) if limit > 0 else []
         if not rows:
             return []

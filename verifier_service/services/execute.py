@@ -42,7 +42,15 @@ class Ended:
 
 
 def take(
-    tx: Transaction, catalog: Catalog, tariff: Tariff, *, tier: Tier, limit: int, owner: str, ttl_s: float
+    tx: Transaction,
+    catalog: Catalog,
+    tariff: Tariff,
+    *,
+    tier: Tier,
+    limit: int,
+    owner: str,
+    ttl_s: float,
+    without: Collection[str] = (),
 ) -> Taken:
     """Claim the best ready checks of a tier and reserve the price of their time limits.
 
@@ -50,7 +58,7 @@ def take(
     cover at all is not run: it waits while other work of its payer may still refund a reservation, and
     else its demands are withdrawn as ``budget_exhausted``.
     """
-    claims = tx.checks.claim(tier, limit, owner, ttl_s)
+    claims = tx.checks.claim(tier, limit, owner, ttl_s, without)
     if not claims:
         return Taken(claims={}, jobs=(), cut=frozenset(), ended=())
     claims, touched = _refuse(tx, catalog, owner, claims)

@@ -5,18 +5,19 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Sequence
 
 from verifier_service.bootstrap import Service
 from verifier_service.domain.errors import Contended
 from verifier_service.domain.evidence import Tier
-from verifier_service.domain.ports.execution import Done, Released
+from verifier_service.domain.ports.execution import Job
 from verifier_service.services.execute import Taken
+from verifier_service.worker.hand import Hand
 
 log = logging.getLogger(__name__)
 
 IDLE_S = 1.0
-FLUSH_S = 0.5
-FLUSH_ITEMS = 256
+BATCHES_AHEAD = 2
 PAUSE_AFTER_ERROR_S = 1.0
 
 
@@ -54,30 +55,59 @@ class TierWorker:
         self._service.dispatcher.wake([self._tier])
 
     def drain_once(self) -> bool:
-        """Claim and execute one batch; False when nothing was ready."""
+        """Claim and execute a batch, and what comes up meanwhile; False when nothing was ready."""
         taken = self._service.take(self._tier, self._batch, self._owner)
         if taken.jobs:
             self._execute(taken)
         return bool(taken.jobs or taken.ended)
 
     def _execute(self, taken: Taken) -> None:
-        pending: list[Done | Released] = []
-        last = time.monotonic()
-
-        def flush() -> None:
-            nonlocal last
-            if pending:
-                self._service.report(self._owner, taken, list(pending))
-                pending.clear()
-            last = time.monotonic()
+        hand = Hand(lambda held, results: self._service.report(self._owner, held, results))
+        hand.add(taken)
+        supply = Supply()
 
         def beat() -> None:
-            flush()
-            self._service.beat(self._owner, taken)
+            hand.flush()
+            self._service.beat(self._owner, hand.held())
 
-        results = self._harness.run(taken.jobs, lambda: self._service.unwanted(taken), beat)
-        for result in results:
-            pending.append(result)
-            if len(pending) >= FLUSH_ITEMS or time.monotonic() - last >= FLUSH_S:
-                flush()
-        flush()
+        def more(enough: frozenset[str]) -> Sequence[Job]:
+            hand.flush_if_quiet()
+            room = self._batch * (1 + BATCHES_AHEAD) - len(hand)
+            woken = self._service.dispatcher.wait(self._tier, 0.0)
+            if self._stopping.is_set() or not supply.due(enough, woken=woken, room=room):
+                return ()
+            limit = min(room, self._batch)
+            try:
+                added = self._service.take(self._tier, limit, self._owner, without=enough)
+            except Contended:
+                return ()  # what runs is worth more than what could be added: it is tried again
+            supply.took(full=len(added.jobs) >= limit or bool(added.ended))
+            hand.add(added)
+            return added.jobs
+
+        # Dear verifiers run one at a time: a check that is claimed early only waits here instead.
+        ask = more if self._tier is Tier.FAST else None
+        for result in self._harness.run(taken.jobs, lambda: self._service.unwanted(hand.held()), beat, ask):
+            hand.keep(result)
+        hand.flush()
+
+
+class Supply:
+    """When it is worth asking the database for more work while some is running."""
+
+    def __init__(self) -> None:
+        self._promising = True
+        self._enough: frozenset[str] = frozenset()
+        self._asked = time.monotonic()
+
+    def due(self, enough: frozenset[str], *, woken: bool, room: int) -> bool:
+        """True when there may be something to claim that was not there, or not wanted, before."""
+        if woken or self._enough - enough or time.monotonic() - self._asked >= IDLE_S:
+            self._promising = True
+        self._enough = enough
+        return self._promising and room > 0
+
+    def took(self, *, full: bool) -> None:
+        """Something was claimed: all there was, unless the claim was full."""
+        self._promising = full
+        self._asked = time.monotonic()

@@ -71,14 +71,18 @@ class Harness(Protocol):
         jobs: Sequence[Job],
         cancelled: Callable[[], Collection[str]],
         beat: Callable[[], None] | None = None,
+        more: Callable[[frozenset[str]], Sequence[Job]] | None = None,
     ) -> Iterator[Done | Released]:
         """Yield exactly one result per job, as they arrive; match them by ``id``, not by position.
 
+        A slow item holds up no other: results come in any order, and ``more`` is called every few
+        milliseconds while something is open. It gets the verifiers for which enough jobs wait here and
+        returns further jobs, which join the run; the run ends when every job has its result.
         ``cancelled`` returns ids of jobs nobody wants any more; it is asked at least every 0.5 s.
-        ``beat`` is called about every few seconds to keep the caller's lease. Both are called in the
-        caller's thread, and only while the iterator is being advanced; so are limits enforced. When
-        either raises, the child is killed and the error leaves the iterator; jobs without a result by
-        then have none. Abandoning the iterator kills the child as well.
+        ``beat`` is called about every few seconds to keep the caller's lease. All three are called in
+        the caller's thread, and only while the iterator is being advanced; limits are enforced always.
+        When one of them raises, the children are killed and the error leaves the iterator; jobs without
+        a result by then have none. Abandoning the iterator kills the children as well.
         """
 
     def close(self) -> None:

@@ -36,9 +36,11 @@ class Checks(Protocol):
         """
         ...
 
-    def claim(self, tier: Tier, limit: int, owner: str, ttl_s: float) -> list[Claim]:
-        """Lease the best ready checks (priority, then age). State becomes running, the fence rises.
-        Never hands one check to two owners."""
+    def claim(
+        self, tier: Tier, limit: int, owner: str, ttl_s: float, without: Collection[str] = ()
+    ) -> list[Claim]:
+        """Lease the best ready checks (priority, then age), but none of the verifiers in ``without``.
+        State becomes running, the fence rises. Never hands one check to two owners."""
         ...
 
     def beat(self, owner: str, fences: Mapping[int, int], ttl_s: float) -> set[int]:

@@ -1,0 +1,67 @@
+"""What a worker holds: leased checks whose results have not been reported yet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from verifier_service.domain.checks import Claim
+from verifier_service.domain.ports.execution import Done, Released
+from verifier_service.services.execute import Taken
+
+FLUSH_S = 0.1
+FLUSH_ITEMS = 256
+QUIET_S = 0.008
+
+
+class Hand:
+    """Claims from several takes, until each is reported. For one thread.
+
+    Results are reported in bulk while they keep coming, and soon after they stop: somebody may be
+    waiting for them, however long the items take that are still executing.
+    """
+
+    def __init__(self, report: Callable[[Taken, list[Done | Released]], None]) -> None:
+        self._report = report
+        self._claims: dict[str, Claim] = {}
+        self._cut: frozenset[str] = frozenset()
+        self._pending: list[Done | Released] = []
+        self._first = self._last = 0.0
+
+    def __len__(self) -> int:
+        return len(self._claims)
+
+    def add(self, taken: Taken) -> None:
+        """Hold what was taken."""
+        self._claims |= taken.claims
+        self._cut |= taken.cut
+
+    def held(self) -> Taken:
+        """All that is held, as if it had been taken at once."""
+        return Taken(claims=self._claims, jobs=(), cut=self._cut, ended=())
+
+    def keep(self, result: Done | Released) -> None:
+        """Keep a result; report if enough wait, or one waits for long."""
+        self._last = time.monotonic()
+        if not self._pending:
+            self._first = self._last
+        self._pending.append(result)
+        if len(self._pending) >= FLUSH_ITEMS or self._last - self._first >= FLUSH_S:
+            self.flush()
+
+    def flush_if_quiet(self) -> None:
+        """Report if no result has come for a moment, or one waits for long."""
+        now = time.monotonic()
+        if self._pending and (now - self._last >= QUIET_S or now - self._first >= FLUSH_S):
+            self.flush()
+
+    def flush(self) -> None:
+        """Report every result that is kept, and let go of its claim."""
+        if not self._pending:
+            return
+        results, self._pending = self._pending, []
+        self._report(self.held(), results)
+        ended = {result.id for result in results}
+        self._cut -= ended
+        for job in ended:
+            del self._claims[job]
