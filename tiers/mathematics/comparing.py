@@ -247,7 +247,7 @@ def _collections(gold: Node, answer: Node, rules: Rules) -> Match:
                 zip(named, two.items, strict=True) if one is gold else zip(two.items, named, strict=True)
             )
             return _in_order(list(pairs), plain)
-    wanted, given = _members(gold), _members(answer)
+    wanted, given = _members(gold, answer), _members(answer, gold)
     if wanted is None or given is None:
         if (
             isinstance(answer, Listing)
@@ -258,7 +258,8 @@ def _collections(gold: Node, answer: Node, rules: Rules) -> Match:
         return EXACT_NO
     if rules.kind in ("tuple", "point") and len(wanted) == len(given):
         return _in_order(list(zip(wanted, given, strict=True)), plain)
-    if isinstance(gold, Braces) or (isinstance(answer, Braces) and rules.kind == "set"):
+    as_set = rules.kind == "set" or is_scalar(_bare(gold))
+    if isinstance(gold, Braces) or (isinstance(answer, Braces) and as_set):
         wanted, given = _distinct(wanted, plain), _distinct(given, plain)
     return _matched(wanted, given, plain)
 
@@ -287,7 +288,9 @@ def _by_name(items: Sequence[Node]) -> Sequence[Node]:
     return items
 
 
-def _members(node: Node) -> tuple[Node, ...] | None:
+def _members(node: Node, beside: Node) -> tuple[Node, ...] | None:
+    if isinstance(beside, Braces) and is_scalar(_bare(node)):
+        return (node,)  # of one member, as ``_simplified`` reads it: beside it repeats may stand
     if isinstance(node, NamedSet) and node.name == "∅":
         return ()
     return node.items if isinstance(node, Braces | Listing) else None
