@@ -94,3 +94,91 @@ def test_a_program_that_is_right_only_sometimes_is_not_fast(monkeypatch: pytest.
     answer = "import os\nif os.urandom(1)[0] & 1: print(7)\nelse: print(8)"
     tests = {"tests": [{"stdin": "", "stdout": "7"}], "solution": "print(7)"}
     assert [verify(answer, tests, {"score": "speed"}).score for _ in range(6)] == [0.0] * 6
+
+
+SAME = "class Same:\n    def __eq__(self, o): return True\n    __hash__ = None\n"
+CALLBACK = [f"EXPECTED = {BIG}\ndef test_a():\n    assert seal(lambda x: x + 1) == {BIG}\n"]
+SOURCE = [f"def test_a():\n    x = seal(5)\n    assert x == {BIG}\n"]
+PAIRS = [f"def test_a():\n    assert all(map(lambda p: seal(p[0]) == p[1], [(5, {BIG}), (6, 7)]))\n"]
+LOOP = [
+    "import unittest\nclass T(unittest.TestCase):\n    def test_a(self):\n"
+    "        for got, want in zip(seal(5), [1, 2]): self.assertEqual(got, want)\n"
+]
+
+
+@pytest.mark.parametrize(
+    ("answer", "tests"),
+    [
+        (SAME + "def Seal(n): return Same()", ["assert Seal(5) == 7"]),
+        (SAME + "def Seal(n): return Same()", ["def check(candidate):\n    assert candidate(5) == 7"]),
+        (SAME + "def Seal(n): return Same()", ["assert Seal(2) == Seal(3)", "assert Seal(5) == 7"]),
+        (
+            "def seal(f):\n    ask = f._box_peer.ask\n"
+            "    return int(ask('getattr', ['{0.__globals__[EXPECTED]}', 'format'])(f))",
+            CALLBACK,
+        ),
+        (
+            "def seal(f):\n    return int(f._box_peer.ask('getattr', [f, '__globals__'])['EXPECTED'])",
+            CALLBACK,
+        ),
+        (
+            "def seal(it):\n    names = it._box_peer.ask('getattr', [it, 'gi_frame']).f_globals\n"
+            "    return names['EXPECTED']",
+            [f"EXPECTED = {BIG}\ndef test_a():\n    assert seal(x for x in [1, 2]) == EXPECTED"],
+        ),
+        (
+            "class math:\n    isclose = lambda *a: True\ndef seal(n): return 0",
+            ["assert math.isclose(seal(5), 7)"],
+        ),
+        (
+            "class math:\n    isclose = lambda *a: True\ndef seal(n): return 0",
+            ["import math\nfrom solution import *\nassert math.isclose(seal(5), 7)"],
+        ),
+        ("def seal(n): raise StopIteration", PAIRS),
+        ("class E(StopIteration): pass\ndef seal(n): raise E(1)", PAIRS),
+        ("def seal(n): return []", LOOP),
+    ],
+)
+def test_tests_cannot_be_turned_against_themselves(answer: str, tests: Any) -> None:
+    refused(answer, tests, entry_point="Seal" if "Seal" in answer else "seal")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "class E(Exception):\n    __module__ = 'os.nope'\ndef seal(n): raise E",
+        "class E(Exception):\n    __module__ = 'winreg'\ndef seal(n): raise E",
+        "import types\nseal = types.ModuleType('winreg')",
+        "import types\nseal = types.ModuleType('mine')",
+        "import types\nseal = types.ModuleType('test.regrtest')",
+        "class NameError(NameError): pass\ndef seal(n): raise NameError('x')",
+        "def seal(n): return nowhere",
+        "def seal(n): import nowhere",
+    ],
+)
+def test_a_program_cannot_put_the_blame_on_the_tests(answer: str) -> None:
+    refused(answer, SOURCE)
+
+
+@pytest.mark.parametrize(
+    ("answer", "tests"),
+    [
+        ("class Seal(float): pass", ["assert Seal(3) == 3.0", "assert repr(Seal(2)) == '2.0'"]),
+        ("class Seal(dict): pass", ["d = Seal()\nd['a'] = 1\nassert d == {'a': 1}"]),
+        ("def Seal(n): return [n]", ["assert Seal(5) == [5]", "assert Seal(2) == Seal(2)"]),
+        ("def Seal(n): return n", ["def check(f):\n    if f(5) != 5:\n        raise AssertionError('no')"]),
+        ("def Seal(n): return n", ["assert math.isclose(Seal(5), 5)"]),
+        ("def Seal(f, n): return [f(n), f.__name__]", ["assert Seal(str.upper, 'a')[0] == 'A'"]),
+        ("def Seal(f, n): f(n)", ["seen = []\nSeal(seen.append, 3)\nassert seen == [3]"]),
+        (
+            "def Seal(g): return [next(g), g.send(4)]",
+            ["def g():\n    yield (yield 1)\nassert Seal(g()) == [1, 4]"],
+        ),
+        (
+            "class Seal:\n    def take(self): raise StopIteration",
+            ["s = Seal()\ntry:\n    s.take()\n    assert False\nexcept StopIteration: pass"],
+        ),
+    ],
+)
+def test_what_is_honest_still_passes(answer: str, tests: Any) -> None:
+    assert verify(answer, tests, entry_point="Seal").score == 1.0

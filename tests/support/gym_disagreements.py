@@ -89,8 +89,8 @@ JUDGEMENTS: tuple[Judgement, ...] = (
         "either",
         "A root that is said twice: as a set it is the same set, and they count a superfluous root.",
         {
-            "element repeated": {"polynomial_equations": (3,)},
-            "two of the first": {"polynomial_equations": (3,)},
+            "element repeated": _every("polynomial_equations"),
+            "two of the first": _every("polynomial_equations"),
         },
     ),
     Judgement(

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from tiers.sandbox.inside.reading import classes
 from verifier_service.domain.errors import TaskError
 from verifier_service.domain.records import JsonObject
 
@@ -42,12 +43,14 @@ class Call(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Python code with assertions: the ``names`` it wants from the program, its ``functions``."""
+    """Python code with assertions: the ``names`` it wants from the program, its ``functions``, and which of
+    the names are ``classes``, as all the tests together show."""
 
     id: str
     source: str
     names: tuple[str, ...]
     functions: tuple[str, ...]
+    classes: tuple[str, ...] = ()
 
 
 Case: TypeAlias = Stdio | Call | Source
@@ -62,12 +65,25 @@ def read_cases(reference: JsonObject, entry_point: str | None) -> tuple[Case, ..
     if tests is None or tests in ([], {}, ""):
         raise TaskError("no_tests", "reference.tests is missing or empty")
     try:
-        cases = tuple(_numbered(_cases(tests, entry_point)))
+        cases = _with_classes(tuple(_numbered(_cases(tests, entry_point))), entry_point)
     except (RecursionError, MemoryError) as error:
         raise TaskError("bad_tests", "the tests are nested too deeply") from error
     if not cases:
         raise TaskError("no_tests", "reference.tests holds no test")
     return cases
+
+
+def _with_classes(cases: tuple[Case, ...], entry_point: str | None) -> tuple[Case, ...]:
+    sources = [case for case in cases if isinstance(case, Source)]
+    names = dict.fromkeys(name for source in sources for name in source.names)
+    trees = [ast.parse(source.source) for source in sources]
+    found = classes(trees, names, bare_name(entry_point))
+    return tuple(case._replace(classes=found) if isinstance(case, Source) else case for case in cases)
+
+
+def bare_name(entry_point: str | None) -> str:
+    """The name in ``name``, ``Class().method`` or ``Class.method`` that the program itself has."""
+    return (entry_point or "").partition("(")[0].partition(".")[0]
 
 
 def _decoded(text: object) -> Any:
@@ -249,10 +265,12 @@ def _is_test_case(bases: Sequence[ast.expr]) -> bool:
 
 def _wanted(tree: ast.Module, entry_point: str | None) -> tuple[str, ...]:
     """Names that the tests load and no builtin has, or that they import from ``solution``."""
-    names = dict.fromkeys([entry_point.partition("(")[0].partition(".")[0]] if entry_point else [])
+    names = dict.fromkeys([bare_name(entry_point)] if entry_point else [])
+    own = set(_defined(tree))
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in _BUILTINS:
-            names[node.id] = None
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            if node.id not in _BUILTINS and node.id not in own:
+                names[node.id] = None
         elif isinstance(node, ast.ImportFrom) and node.module == "solution":
             names.update(dict.fromkeys(each.name for each in node.names if each.name != "*"))
         elif (
@@ -262,3 +280,14 @@ def _wanted(tree: ast.Module, entry_point: str | None) -> tuple[str, ...]:
         ):
             names[node.attr] = None
     return tuple(names)
+
+
+def _defined(tree: ast.Module) -> Iterator[str]:
+    """What the tests bring along: a program's own things of the same names are not meant."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Import):
+            yield from (each.asname or each.name.partition(".")[0] for each in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module != "solution":
+            yield from (each.asname or each.name for each in node.names)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tiers.coding.cases import Source
+from tiers.coding.cases import Source, bare_name
 from tiers.sandbox.box import (
     ENDED,
     MESSAGE,
@@ -77,7 +77,8 @@ class Conversation:
         self._tester.start()
         self._solution.order(order({"verb": "session", "role": "solution"}))
         wanted = {"source": case.source, "names": list(case.names), "functions": list(case.functions)}
-        tests = {"verb": "session", "role": "tester", "entry_point": self._name(), **wanted}
+        wanted["classes"] = list(case.classes)
+        tests = {"verb": "session", "role": "tester", "entry_point": bare_name(self._entry_point), **wanted}
         self._tester.order(order(tests))
         trouble: Trouble | None = None
         try:
@@ -93,9 +94,6 @@ class Conversation:
             self._solution.close()
             self._tester.close()
         return Heard(tuple(self._records), trouble, self._fault(), wall_s, self._solution.peak_mb)
-
-    def _name(self) -> str:
-        return (self._entry_point or "").partition("(")[0].partition(".")[0]
 
     def _listen(self, started: float, limits: Limits) -> None:
         granted = 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -25,7 +26,6 @@ _METHOD = {
     "tolerance": "a decimal was compared within the relative tolerance",
     "precision": "equal beyond the precision of everything written; not proven symbolically",
     "points": "compared as functions at several points chosen from both texts",
-    "digits": "the same digits; a base that is not written is taken from the reference",
     "text": "compared as words, without case",
     "letter": "compared as the letter of a choice",
 }
@@ -57,8 +57,8 @@ class MathAnswer(Verifier):
     **Equality** is exact for everything that can be written exactly. A decimal is taken for what it says
     where the other side has a finite decimal form too (28.00001 is not 28), and else compared with a
     relative tolerance. 28 % is 7/25: it equals 0.28, and 28 only if the task's unit is percent. A unit
-    (or the base of a numeral, ``204_5``) that is not written is taken from the reference; a written one
-    must measure the same.
+    that is not written is taken from the reference; a written one must measure the same. A numeral
+    without a base is in base ten.
     """
 
     info: ClassVar[VerifierInfo] = VerifierInfo(
@@ -112,7 +112,7 @@ def _references(reference: JsonObject) -> tuple[str, ...]:
 
 
 def _reference(text: JsonValue) -> str:
-    if isinstance(text, int | float) and not isinstance(text, bool):
+    if isinstance(text, int | float) and not isinstance(text, bool) and isfinite(text):
         return repr(text)
     if not isinstance(text, str) or not text.strip():
         raise TaskError("bad_reference", "reference.answer is missing, empty or not a text")

@@ -21,8 +21,8 @@ from tiers.mathematics.nodes import (
     is_scalar,
     multiply,
 )
-from tiers.mathematics.refusals import MAX_CELLS, MAX_MEMBERS, MAX_NESTING, too_large, unparsable
-from tiers.mathematics.tokens import tokenize
+from tiers.mathematics.refusals import MAX_CELLS, MAX_MEMBERS, MAX_NESTING, Refusal, too_large, unparsable
+from tiers.mathematics.tokens import Token, outward_brackets, tokenize
 
 _RELATIONS = frozenset({"=", "≠", "≈", "<", ">", "≤", "≥"})
 _SEPARATORS = {",": ",", ";": ",", "and": "and", "or": "or"}
@@ -34,16 +34,28 @@ _CONNECTIVES = re.compile(
     re.I,
 )
 _MULTIPLIERS = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+_PERCENT = re.compile(r"(?:per ?cent|pct)\b", re.I)
 _UNIT = re.compile(r"[A-Za-z°²³%/^().' -]+[0-9]?[A-Za-z°²³%/^(). -]*")
 
 
-def read_answer(text: str, *, thousands: bool = True, decimal_comma: bool = False) -> Node:
-    """Read the whole of ``text``. Raises ``Refusal``; a text that is read in part is not read."""
+def read_answer(
+    text: str, *, thousands: bool = True, decimal_comma: bool = False, points: bool = False
+) -> Node:
+    """Read the whole of ``text``; ``points`` allows a name before a point, as in ``P(3,4)``.
+
+    Raises ``Refusal``; a text that is read in part is not read.
+    """
     text = text.strip().rstrip("\\ ")
     if not text.endswith("\\right."):
         text = text.removesuffix(".")
-    reader = AnswerReader(tokenize(text, thousands=thousands, decimal_comma=decimal_comma))
-    node = reader.whole()
+    tokens = tokenize(text, thousands=thousands, decimal_comma=decimal_comma)
+    try:
+        node = AnswerReader(tokens, points=points).whole()
+    except Refusal as refusal:
+        turned = outward_brackets(tokens) if refusal.code == "unparsable" else None
+        if turned is None:
+            raise
+        node = AnswerReader(turned, points=points).whole()
     _refuse_nesting(node, MAX_NESTING)
     return node
 
@@ -62,6 +74,10 @@ def _refuse_nesting(node: Node, levels: int) -> None:
 
 class AnswerReader(ExpressionReader):
     """Reads what stands at the top of an answer or between its brackets."""
+
+    def __init__(self, tokens: list[Token], *, points: bool = False) -> None:
+        super().__init__(tokens)
+        self.points = points
 
     def whole(self) -> Node:
         """Everything up to the end."""
@@ -148,13 +164,12 @@ class AnswerReader(ExpressionReader):
         if kind == "u":
             self.at += 1
             return NamedSet(text)
-        if kind == "begin":
-            self.at += 1
-            return self._table(text)
         if kind == "⟨":
             self.at += 1
             items = self._members("⟩")
             return Brackets("<", items, ">")
+        if kind == "v" and self.points and (point := self._named_point(text)) is not None:
+            return point
         currency = ""
         if kind == "$":
             self.at += 1
@@ -164,14 +179,27 @@ class AnswerReader(ExpressionReader):
             return self._ratio(node)
         return self._with_unit(node, currency)
 
+    def _named_point(self, name: str) -> Node | None:
+        """``P(3,4)``, or ``None`` (and nothing is read) for anything else."""
+        start = self.at
+        self.at += 1
+        if len(name) == 1 and name.isupper():
+            self._name(name)
+            if self.take("("):
+                inside = self._bracketed("(")
+                if isinstance(inside, Brackets):
+                    return inside
+        self.at = start
+        return None
+
     def _ratio(self, first: Node) -> Node:
         items = [first]
         while self.take(":"):
             items.append(self.expression())
         if not all(is_scalar(item) for item in items):
             raise unparsable("a ratio of what is not numbers")
-        last, before = self.tokens[self.at - 1], self.tokens[self.at - 2][0]
-        clock = last[0] == "n" and len(last[1]) == 2 and before == ":"
+        last, before = self.tokens[self.at - 1], self.tokens[self.at - 2]
+        clock = last[0] == "n" and len(last[1]) == 2 and before == (":", ":")
         return Brackets(":", tuple(items), "clock" if clock else ":")
 
     def _with_unit(self, node: Node, currency: str) -> Node:
@@ -182,11 +210,16 @@ class AnswerReader(ExpressionReader):
         elif self.kind() == "t":
             node = self._multiplied(node)
             unit = unit or (self._unit() if self.kind() == "t" else "")
+            if _PERCENT.match(unit):
+                unit = "%"
         elif isinstance(node, Degrees):
             node, unit = node.value, "°"
             if self.tokens[self.at] in (("v", "C"), ("v", "F")):
                 unit += self.tokens[self.at][1]
                 self.at += 1
+        elif self.kind() == "'" and isinstance(node, Num):
+            self.at += 1
+            unit = "in" if self.take("'") else "ft"
         if not unit:
             return node
         if not is_scalar(node):

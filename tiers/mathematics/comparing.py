@@ -30,7 +30,14 @@ from tiers.mathematics.nodes import (
 from tiers.mathematics.quantities import Rules, WrongUnit, same_quantity
 from tiers.mathematics.ranges import Piece, is_range, pieces_of
 from tiers.mathematics.refusals import Refusal
-from tiers.mathematics.relations import is_application, is_equality, named_value, same_equation, symbols_in
+from tiers.mathematics.relations import (
+    is_application,
+    is_equality,
+    named_value,
+    only_approximate,
+    same_equation,
+    symbols_in,
+)
 
 MAX_PAIRS = 5_000
 _WEAKER = ("exact", "precision", "points", "tolerance")
@@ -41,6 +48,23 @@ def same_answer(gold: Node, answer: Node, rules: Rules) -> Match:
 
     Raises ``Refusal`` (the answer's fault), ``WrongUnit`` or ``equality.ReferenceRefusal``.
     """
+    match = _compared(gold, answer, rules)
+    if match.equal and match.method == "exact" and only_approximate(answer) and not _inexact(gold):
+        return EXACT_NO  # 'about 42' does not say 42
+    return match
+
+
+def _inexact(node: Node) -> bool:
+    """Whether a reference is itself a decimal or an approximation, in any part."""
+    if isinstance(node, Chain):
+        return "≈" in node.ops or any(_inexact(part) for part in node.parts)
+    if isinstance(node, Brackets | Braces | Listing):
+        return any(_inexact(item) for item in node.items)
+    node = _bare(node)
+    return isinstance(node, Num) and bool(node.decimal)
+
+
+def _compared(gold: Node, answer: Node, rules: Rules) -> Match:
     gold = _value(gold) if _scalar_wanted(gold, answer) else _simplified(gold)
     answer = _value(answer) if not isinstance(gold, Chain) else _simplified(answer)
     if isinstance(gold, Chain) and is_equality(gold):
@@ -96,7 +120,8 @@ def _flat(items: Sequence[Node]) -> tuple[Node, ...]:
 
 def _equation(gold: Chain, answer: Node, rules: Rules) -> Match:
     if isinstance(answer, Chain) and is_equality(answer):
-        if len(gold.ops) == len(answer.ops) == 1:
+        expressions = all(is_scalar(part) for part in (*gold.parts, *answer.parts))
+        if len(gold.ops) == len(answer.ops) == 1 and expressions:
             match = same_equation(gold, answer)
             if match.equal or not (is_application(gold.parts[0]) or is_application(answer.parts[0])):
                 return match
@@ -247,7 +272,7 @@ def _collections(gold: Node, answer: Node, rules: Rules) -> Match:
                 zip(named, two.items, strict=True) if one is gold else zip(two.items, named, strict=True)
             )
             return _in_order(list(pairs), plain)
-    wanted, given = _members(gold), _members(answer)
+    wanted, given = _members(gold, answer), _members(answer, gold)
     if wanted is None or given is None:
         if (
             isinstance(answer, Listing)
@@ -258,7 +283,8 @@ def _collections(gold: Node, answer: Node, rules: Rules) -> Match:
         return EXACT_NO
     if rules.kind in ("tuple", "point") and len(wanted) == len(given):
         return _in_order(list(zip(wanted, given, strict=True)), plain)
-    if isinstance(gold, Braces) or (isinstance(answer, Braces) and rules.kind == "set"):
+    as_set = rules.kind == "set" or is_scalar(_bare(gold))
+    if isinstance(gold, Braces) or (isinstance(answer, Braces) and as_set):
         wanted, given = _distinct(wanted, plain), _distinct(given, plain)
     return _matched(wanted, given, plain)
 
@@ -287,7 +313,9 @@ def _by_name(items: Sequence[Node]) -> Sequence[Node]:
     return items
 
 
-def _members(node: Node) -> tuple[Node, ...] | None:
+def _members(node: Node, beside: Node) -> tuple[Node, ...] | None:
+    if isinstance(beside, Braces) and is_scalar(_bare(node)):
+        return (node,)  # of one member, as ``_simplified`` reads it: beside it repeats may stand
     if isinstance(node, NamedSet) and node.name == "∅":
         return ()
     return node.items if isinstance(node, Braces | Listing) else None

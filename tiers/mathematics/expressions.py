@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from tiers.mathematics.arithmetic import negated, root, scalars, scaled, worked_in
 from tiers.mathematics.nodes import (
     Brackets,
     Call,
@@ -18,7 +19,6 @@ from tiers.mathematics.nodes import (
     Degrees,
     Node,
     Num,
-    Power,
     Quantity,
     Sym,
     Table,
@@ -29,18 +29,18 @@ from tiers.mathematics.nodes import (
     negative,
     power,
 )
-from tiers.mathematics.numerals import NumeralReader
-from tiers.mathematics.refusals import Refusal, unparsable
+from tiers.mathematics.refusals import unparsable
+from tiers.mathematics.series import SeriesReader
 from tiers.mathematics.tokens import Token
 
 _END: Token = ("", "")
-_STARTS = frozenset({"n", "v", "k", "f", "c", "half", "(", "{", "[", "⌊", "⌈", "√"})
+_STARTS = frozenset({"n", "v", "k", "f", "c", "half", "(", "{", "[", "⌊", "⌈", "√", "begin"})
 _CLOSERS = {"(": ")", "[": "]", "{": "}", "⌊": "⌋", "⌈": "⌉", "|": "|"}
 _INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
 _SEVERAL = frozenset({"gcd", "lcm", "max", "min", "binomial"})
 
 
-class ExpressionReader(NumeralReader):
+class ExpressionReader(SeriesReader):
     """Reads sums, products, powers and functions from the tokens of one answer."""
 
     def expression(self) -> Node:
@@ -50,9 +50,7 @@ class ExpressionReader(NumeralReader):
         while self.tokens[self.at][0] in ("+", "-", "±", "∓"):
             terms.append(self._signed())
         self.depth -= 1
-        if len(terms) > 1:
-            _scalars(terms)
-        return add(terms)
+        return add(scalars(terms) if len(terms) > 1 else terms)
 
     def _signed(self) -> Node:
         minus = False
@@ -63,25 +61,23 @@ class ExpressionReader(NumeralReader):
                 minus ^= (self.sign < 0) == (kind == "±")
             else:
                 minus ^= kind == "-"
-        term = self._product()
-        if minus:
-            _scalars([term])
-            return negative(term)
-        return term
+        term = self.product()
+        return negated(term) if minus else term
 
-    def _product(self) -> Node:
+    def product(self) -> Node:
+        """Factors with the signs between them, as far as they go."""
         result = self._factor()
         while True:
             kind = self.tokens[self.at][0]
             if kind == "*":
                 self.at += 1
-                result = multiply(*_scalars([result, self._unary()]))
+                result = scaled(result, self._unary())
             elif kind == "/":
                 self.at += 1
-                result = divide(*_scalars([result, self._unary()]))
+                result = divide(*scalars([result, self._unary()]))
             elif kind == "c" and self.tokens[self.at][1] == "bmod":
                 self.at += 1
-                result = Call("mod", _scalars([result, self._unary()]))
+                result = Call("mod", scalars([result, self._unary()]))
             elif is_scalar(result) and self._beside(kind):
                 if kind == "n" and isinstance(result, Num):
                     result = self._mixed(result)
@@ -96,12 +92,12 @@ class ExpressionReader(NumeralReader):
             minus ^= self.kind() == "-"
             self.at += 1
         factor = self._factor()
-        return negative(_scalars([factor])[0]) if minus else factor
+        return negated(factor) if minus else factor
 
     def _beside(self, kind: str) -> bool:
         """Whether the next token begins a factor of an unwritten product."""
         if kind == "c":
-            return self.tokens[self.at][1] not in ("bmod", "over")
+            return self.tokens[self.at][1] not in ("bmod", "over", "choose")
         return kind in _STARTS or (kind == "|" and not self.bars)
 
     def _juxtaposed(self, left: Node) -> Node:
@@ -110,17 +106,19 @@ class ExpressionReader(NumeralReader):
         if token[0] == "n" and previous not in ("}", ")", "]", "!"):
             raise unparsable("a numeral beside what it could belong to")
         right = self._factor()
+        part = right.value if isinstance(right, Degrees) else right
         proper = (
             (token == ("c", "frac") or token[0] == "half")
             and previous == "n"
             and isinstance(left, Num)
-            and isinstance(right, Num)
+            and isinstance(part, Num)
             and isinstance(left.value, int)
-            and 0 < right.value < 1
+            and 0 < part.value < 1
         )
         if proper:
-            return add([left, right])
-        return multiply(*_scalars([left, right]))
+            mixed = add([left, part])
+            return Degrees(mixed) if part is not right else mixed
+        return scaled(left, right)
 
     def _mixed(self, whole: Num) -> Node:
         """``3 1/2``: the second numeral must be the numerator of a proper fraction."""
@@ -144,12 +142,12 @@ class ExpressionReader(NumeralReader):
                     raise unparsable("a derivative")
                 base = self._raised(base)
             elif kind == "sup":
-                base = power(*_scalars([base, self._superscript()]))
+                base = power(*scalars([base, self._superscript()]))
             elif kind == "!":
                 base = self._factorial(base)
             elif kind == "°":
                 self.at += 1
-                base = Degrees(_scalars([base])[0])
+                base = Degrees(scalars([base])[0])
             else:
                 return base
 
@@ -157,7 +155,7 @@ class ExpressionReader(NumeralReader):
         self.enter()
         exponent = self._exponent()
         self.depth -= 1
-        base, exponent = _scalars([base, exponent])
+        base, exponent = scalars([base, exponent])
         return power(base, exponent)
 
     def _exponent(self) -> Node:
@@ -181,17 +179,17 @@ class ExpressionReader(NumeralReader):
             marks += 1
         if marks > 2:
             raise unparsable("more than two factorial signs")
-        return Call("factorial" if marks == 1 else "factorial2", _scalars([base]))
+        return Call("factorial" if marks == 1 else "factorial2", scalars([base]))
 
     def _primary(self) -> Node:
         kind, text = self.tokens[self.at]
         self.at += 1
         if kind == "n":
             return self._number(text)
-        if kind == "v":
-            return Sym(self._name(text))
-        if kind == "k":
-            return Const(text)
+        if kind in ("v", "k"):
+            if text in self.indices:
+                return self.indices[text]
+            return Sym(self._name(text)) if kind == "v" else Const(text)
         if kind == "half":
             return self._vulgar(text)
         if kind == "f":
@@ -200,6 +198,8 @@ class ExpressionReader(NumeralReader):
             return self._construct(text)
         if kind in _CLOSERS:
             return self._bracketed(kind)
+        if kind == "begin":
+            return self._table(text)
         raise unparsable(f"nothing can begin with '{kind}'" if kind else "something is missing at the end")
 
     def _name(self, text: str) -> str:
@@ -251,15 +251,17 @@ class ExpressionReader(NumeralReader):
     def _construct(self, name: str) -> Node:
         if name == "frac":
             top = self.argument()
-            return divide(*_scalars([top, self.argument()]))
+            return divide(*scalars([top, self.argument()]))
         if name == "sqrt":
             order: Node = Num(2)
             if self.take("["):
                 order = self._bracketed("[")
-            return root(*_scalars([self.argument(), order]))
+            return root(*scalars([self.argument(), order]))
         if name == "binom":
             upper = self.argument()
-            return Call("binomial", _scalars([upper, self.argument()]))
+            return Call("binomial", scalars([upper, self.argument()]))
+        if name in ("sum", "prod"):
+            return self._series(name)
         if name == "accent":
             inner = self.argument()
             if isinstance(inner, Sym):
@@ -270,22 +272,27 @@ class ExpressionReader(NumeralReader):
         """After an opening bracket: the expression inside, or values between commas."""
         self.enter()
         bars, self.bars = self.bars, int(opening == "|")
+        mark = self.tokens[self.at - 1][1]
         closing = _CLOSERS[opening]
         if opening == "[" and self.take("]"):
             self.depth -= 1
             return Brackets("[", (), "]")
         items = [self.member() if opening in ("(", "[") else self.expression()]
-        if opening == "{" and self.tokens[self.at] == ("c", "over"):
+        if opening == "{" and self.tokens[self.at] in (("c", "over"), ("c", "choose")):
+            word = self.tokens[self.at][1]
             self.at += 1
-            items = [divide(*_scalars([items[0], self.expression()]))]
+            pair = scalars([items[0], self.expression()])
+            items = [divide(*pair) if word == "over" else Call("binomial", pair)]
         while opening in ("(", "[") and (self.take(",") or self.take(";")):
             items.append(self.member())
         self.bars = bars
         self.depth -= 1
-        written = self.kind()
+        written, last = self.tokens[self.at]
+        if len(items) != 2 and (mark == "]" or last == "["):
+            raise unparsable("an interval that has not two ends")
         if len(items) > 1 and written in (")", "]"):
             self.at += 1
-            return Brackets(opening, tuple(items), written)
+            return Brackets(mark, tuple(items), last)
         self.expect(closing)
         inner = items[0]
         if opening == "{":
@@ -293,7 +300,7 @@ class ExpressionReader(NumeralReader):
         if opening == "(" and is_scalar(inner):
             return inner
         if opening == "(" and isinstance(inner, Quantity):
-            return _worked_in(inner)
+            return worked_in(inner)
         if isinstance(inner, Table) and opening in ("(", "["):
             return inner
         if opening == "[":
@@ -301,11 +308,18 @@ class ExpressionReader(NumeralReader):
         name = {"|": "abs", "⌊": "floor", "⌈": "ceil"}.get(opening)
         if name is None:
             raise unparsable("brackets around what needs none")
-        return Call(name, _scalars([inner]))
+        return Call(name, scalars([inner]))
 
     def _inside(self) -> bool:
         """Whether square brackets with one value inside serve as round ones: a factor is beside them."""
         return self._beside(self.kind()) or self.kind() in ("*", "/", "^", "+", "-", "]", ")", "}")
+
+    def side_by_side(self) -> Node:
+        """Factors written without a sign between them."""
+        result = self._factor()
+        while is_scalar(result) and self._beside(self.kind()):
+            result = self._juxtaposed(result)
+        return result
 
     def member(self) -> Node:
         """One member between brackets; the reader of whole answers allows more than expressions."""
@@ -316,7 +330,7 @@ class ExpressionReader(NumeralReader):
             self.enter()
             inner = self._primary()
             self.depth -= 1
-            return root(*_scalars([inner, Num(2 if name == "sqrt" else 3)]))
+            return root(*scalars([inner, Num(2 if name == "sqrt" else 3)]))
         base: Node | None = None
         exponent: Node | None = None
         while self.kind() in ("_", "^", "sup", "sub"):
@@ -352,34 +366,9 @@ class ExpressionReader(NumeralReader):
             self.at += 1
             inside = self._bracketed(opening)
             if isinstance(inside, Brackets) and inside.opening == "(" and inside.closing == ")":
-                return _scalars(list(inside.items))
-            return _scalars([inside])
+                return scalars(list(inside.items))
+            return scalars([inside])
         factors: Node = self._unary()
         while self._beside(self.kind()) and self.kind() not in ("f", "(", "|"):
-            factors = multiply(*_scalars([factors, self._factor()]))
-        return _scalars([factors])
-
-
-def _worked_in(quantity: Quantity) -> Node:
-    """A value with its unit between round brackets: degrees and percent become part of the value."""
-    if quantity.unit == "°":
-        return Degrees(quantity.value)
-    if quantity.unit == "%":
-        return divide(quantity.value, Num(100))
-    return quantity
-
-
-def root(radicand: Node, order: Node) -> Node:
-    """The root of an order that must be a positive integer of at most three digits."""
-    if not isinstance(order, Num) or not isinstance(order.value, int) or not 2 <= order.value <= 999:
-        raise unparsable("a root whose order is not an integer from 2 to 999")
-    return Power(radicand, Num(Fraction(1, order.value)))
-
-
-def _scalars(nodes: list[Node]) -> tuple[Node, ...]:
-    for node in nodes:
-        if not is_scalar(node):
-            raise unparsable("arithmetic with what is not a number or an expression")
-        if isinstance(node, Const) and node.name == "inf" and len(nodes) > 1:
-            raise Refusal("undefined", "arithmetic with infinity")
-    return tuple(nodes)
+            factors = multiply(*scalars([factors, self._factor()]))
+        return scalars([factors])

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from tiers.mathematics.refusals import MAX_ANSWER, MAX_TEXT, Refusal, too_large, unparsable
 
 _MARK = re.compile(r"(\\{1,2}(?:boxed|fbox)(?![A-Za-z])\s{0,9}\{?)|\\.|[{}]", re.DOTALL)
-_BARE_BOXED = re.compile(r"[^\s$\\{}]+")
+_BARE_BOXED = re.compile(r"(?!\[)[^\s$\\{}]+")
 _HASHES = re.compile(r"^[ \t]*####[ \t]*([^\n]*)$", re.MULTILINE)
 _OPEN = re.compile(r"\b(or|alternatively|either|maybe|perhaps|possibly|otherwise|and|if|could)\b|/", re.I)
 _CONCLUDES = re.compile(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from tiers.mathematics.answers import read_answer
+from tiers.mathematics.arithmetic import grouped
 from tiers.mathematics.comparing import same_answer
 from tiers.mathematics.effort import begin
 from tiers.mathematics.equality import DEFAULT_TOLERANCE, Match, ReferenceRefusal, require_workable
@@ -28,8 +28,8 @@ from tiers.mathematics.nodes import Quantity as QuantityNode
 from tiers.mathematics.quantities import Rules, WrongUnit
 from tiers.mathematics.ranges import infinite, is_range
 from tiers.mathematics.refusals import Refusal
-from tiers.mathematics.relations import is_equality, named_value
-from tiers.mathematics.words import looks_like_choice, looks_like_words, read_choice, same_words
+from tiers.mathematics.relations import is_equality, named_value, variables
+from tiers.mathematics.words import looks_like_choice, looks_like_words, plain, read_choice, same_words
 from tiers.mathematics.written import FORMS, has_form
 
 KINDS = (
@@ -46,8 +46,10 @@ KINDS = (
     "choice",
     "text",
 )
-_BASED = re.compile(r"\$?\s*([0-9]+)\s*_\s*(?:\{\s*[0-9]+\s*\}|[0-9]+)\s*\$?")
+_MISSING = frozenset({"nan", "null", "n/a", "#n/a", "<na>"})  # what a table writes where nothing is
 _SEPARATE = frozenset({"set", "tuple", "point", "interval"})
+_POINTS = frozenset({"tuple", "point"})
+_SINGLE = frozenset({"number", "expression", "percent"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +124,15 @@ def _read_reference(text: str, task: Task) -> Reference:
     kind = task.kind
     if kind == "choice" or (kind is None and (task.choices is not None or looks_like_choice(content))):
         return Reference(content, "choice", letters=read_choice(content, _choices(task)))
+    if kind != "text" and plain(content).casefold() in _MISSING:
+        raise Refusal("empty_answer", "a mark for a missing value")
     if kind == "text" or (kind is None and looks_like_words(content)):
+        if not plain(content):
+            raise Refusal("empty_answer", "no words")
         return Reference(content, "text")
-    node = read_answer(content, thousands=kind not in _SEPARATE, decimal_comma=task.decimal_comma)
-    if kind == "set" and isinstance(node, Listing):
-        node = Braces(node.items)
+    node = _declared(_parsed(content, task, kind), kind)
+    if kind == "number" and variables(node):
+        raise Refusal("unparsable", "a number with variables")
     if isinstance(node, Chain) and is_equality(node):
         named_value(node, task.tolerance)
     if not infinite(node):
@@ -134,6 +140,29 @@ def _read_reference(text: str, task: Task) -> Reference:
     if not isinstance(node, Num) and not same_answer(node, node, task.rules()).equal:
         raise Refusal("undecided", "not equal to itself")
     return Reference(content, kind or kind_of(node), node)
+
+
+def _parsed(text: str, task: Task, kind: str | None, *, several: bool = False) -> Node:
+    return read_answer(
+        text,
+        thousands=not several and task.kind not in _SEPARATE,
+        decimal_comma=task.decimal_comma,
+        points=kind in _POINTS,
+    )
+
+
+def _declared(node: Node, kind: str | None) -> Node:
+    """What a declared type makes of brackets and lists: a set without braces, brackets that only group.
+
+    ``[3,5]`` stays what it is: beside a set it could as well be an interval.
+    """
+    if kind in _SINGLE:
+        return grouped(node)
+    if kind != "set":
+        return node
+    if isinstance(node, Brackets) and node.opening + node.closing == "[]" and len(node.items) != 2:
+        return Braces(node.items)
+    return Braces(node.items) if isinstance(node, Listing) else node
 
 
 def _choices(task: Task) -> Mapping[str, str] | None:
@@ -186,10 +215,9 @@ def _against(gold: Reference, found: FinalAnswer, task: Task) -> Judgement:
         else:
             node = _read(gold, found, task)
             match = same_answer(gold.node, node, task.rules())
-            if not match.equal and _same_digits(gold.text, found.parts):
-                match = Match(True, "digits")
-    except ReferenceRefusal as trouble:
-        raise BadReference(trouble.refusal.code) from trouble
+    except ReferenceRefusal as trouble:  # the reference equals itself, so this is an answer it cannot meet
+        refusal = trouble.refusal
+        return Judgement(refusal.code, refusal.message, gold.kind, "none", found.marker)
     except WrongUnit:
         message = "the unit is not one of what is asked for"
         return Judgement("wrong_unit", message, gold.kind, "exact", found.marker, node, gold)
@@ -209,12 +237,6 @@ def _against(gold: Reference, found: FinalAnswer, task: Task) -> Judgement:
     return Judgement(None, "", gold.kind, match.method, found.marker)
 
 
-def _same_digits(gold: str, parts: tuple[str, ...]) -> bool:
-    """Whether the reference is a numeral with its base (``204_5``) and the answer its digits alone."""
-    found = _BASED.fullmatch(gold)
-    return found is not None and len(parts) == 1 and parts[0].strip("$ ") == found.group(1)
-
-
 def _words(gold: Reference, found: FinalAnswer, task: Task) -> Match:
     if len(found.parts) > 1 and gold.kind == "text":
         raise Refusal("hedged_answer", "several boxes where one answer is asked for")
@@ -231,10 +253,7 @@ def _words(gold: Reference, found: FinalAnswer, task: Task) -> Match:
 def _read(gold: Reference, found: FinalAnswer, task: Task) -> Node:
     """Read the answer; where the reference is a list, a comma separates members."""
     several = isinstance(gold.node, Braces | Listing | Brackets)
-    thousands = not several and task.kind not in _SEPARATE
-    nodes = [
-        read_answer(part, thousands=thousands, decimal_comma=task.decimal_comma) for part in found.parts
-    ]
+    nodes = [_parsed(part, task, gold.kind, several=several) for part in found.parts]
     if len(nodes) == 1:
         node = nodes[0]
     elif several:
@@ -243,9 +262,7 @@ def _read(gold: Reference, found: FinalAnswer, task: Task) -> Node:
         node = nodes[-1]
     else:
         raise Refusal("hedged_answer", "several boxes with different values where one is asked for")
-    if task.kind == "set" and isinstance(node, Listing):
-        node = Braces(node.items)
-    return node
+    return _declared(node, task.kind)
 
 
 __all__ = ["FORMS", "KINDS", "BadReference", "Judgement", "Reference", "Task", "judge", "read_reference"]

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from tiers.mathematics.equality import DEFAULT_TOLERANCE, EXACT_NO, EXACT_YES, Match, same
-from tiers.mathematics.nodes import Degrees, Node, Num, Quantity, divide, is_scalar, multiply, symbols
+from tiers.mathematics.nodes import (
+    Const,
+    Degrees,
+    Node,
+    Num,
+    Quantity,
+    divide,
+    is_scalar,
+    multiply,
+    symbols,
+    walk,
+)
 from tiers.mathematics.ranges import infinite
 from tiers.mathematics.refusals import Refusal
 from tiers.mathematics.units import read_unit
+
+_COLLECTIVE = re.compile(
+    r"\b(?:pairs?|couples?|triples?|dozens?|scores?|gross|sets?|packs?|box(?:es)?)\b", re.I
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +57,28 @@ def same_quantity(gold: Node, answer: Node, rules: Rules) -> Match:
             if not angles:
                 raise WrongUnit
             return same(_radians(wanted, unit), _radians(given, other), rules.tolerance)
-        if (one or two) and rules.unit:
+        if rules.unit and ((one or two) or _noun(unit) != _noun(other)):
             raise WrongUnit
-    match = same(wanted, given, rules.tolerance)
-    if not match.equal and "°" in (unit, other) and not (unit and other):
-        radians = same(_radians(wanted, unit), _radians(given, other), rules.tolerance)
-        return radians if radians.equal else match
-    return match
+        if _noun(unit) != _noun(other) and (_COLLECTIVE.search(unit) or _COLLECTIVE.search(other)):
+            raise WrongUnit
+    angle = "°" in (unit, other) and not (unit and other)
+    if not angle:
+        return same(wanted, given, rules.tolerance)
+    if not (_holds_pi(wanted) or _holds_pi(given)):
+        match = same(wanted, given, rules.tolerance)
+        if match.equal:
+            return match
+    return same(_radians(wanted, unit), _radians(given, other), rules.tolerance)
+
+
+def _noun(unit: str) -> str:
+    """What is counted, without number and case."""
+    return unit.casefold().strip().removesuffix("s").removesuffix("e")
+
+
+def _holds_pi(node: Node) -> bool:
+    """Whether an angle is written in radians: a multiple of π."""
+    return any(isinstance(here, Const) and here.name == "pi" for here in walk(node))
 
 
 def _radians(node: Node, unit: str) -> Node:

@@ -11,6 +11,7 @@ from tiers.mathematics.forms import UNIT
 from tiers.mathematics.nodes import (
     Braces,
     Brackets,
+    Call,
     Chain,
     Const,
     Listing,
@@ -54,7 +55,8 @@ def is_range(node: Node) -> bool:
     """Whether the node can only be a set of real numbers: no tuple and no finite set."""
     if isinstance(node, Brackets):
         mixed = (node.opening, node.closing) in (("(", "]"), ("[", ")"))
-        return mixed or (len(node.items) == 2 and any(infinite(item) for item in node.items))
+        outward = node.opening == "]" or node.closing == "["
+        return mixed or outward or (len(node.items) == 2 and any(infinite(item) for item in node.items))
     if isinstance(node, Listing):
         return node.word == "or" and any(is_range(item) for item in node.items)
     return isinstance(node, Union | Without | NamedSet) or (
@@ -125,7 +127,7 @@ def _all(parts: Sequence[Node]) -> Pieces | None:
 
 
 def _bracketed(node: Brackets) -> Pieces | None:
-    if len(node.items) != 2 or node.opening not in "([" or node.closing not in ")]":
+    if len(node.items) != 2 or node.opening not in "([]" or node.closing not in ")][":
         return None
     low, high = node.items
     if not is_scalar(low) or not is_scalar(high) or infinite(low) > 0 or infinite(high) < 0:
@@ -175,6 +177,8 @@ def _inequality(node: Chain) -> Pieces | None:
     if name is None:
         return None
     if len(node.ops) == 1:
+        if (sizes := _distance(node, name)) is not None:
+            return sizes
         return _bound(node.parts[0], node.ops[0], node.parts[1], name)
     if len(node.ops) == 2 and {node.ops[0], node.ops[1]} <= _ORDERS:
         left = _bound(node.parts[0], node.ops[0], node.parts[1], name)
@@ -182,6 +186,31 @@ def _inequality(node: Chain) -> Pieces | None:
         if left and right and len(left) == len(right) == 1:
             return _both(left[0], right[0])
     return None
+
+
+def _distance(node: Chain, name: str) -> Pieces | None:
+    """Solve ``|a x + b|`` against a constant; ``None`` for any other inequality."""
+    (left, right), op = node.parts, node.ops[0]
+    if isinstance(right, Call) and right.name == "abs":
+        left, right, op = right, left, _FLIPPED.get(op, op)
+    if not isinstance(left, Call) or left.name != "abs" or symbols(right) or infinite(right):
+        return None
+    if op == "≠":
+        return None
+    (inner,) = left.args
+    if _bound(inner, op, right, name) is None:
+        return None
+    sign = compare(right, Num(0))
+    if op in ("<", "≤"):
+        if sign < 0 or (not sign and op == "<"):
+            return ()
+        lower = _bound(negative(right), op, inner, name)
+        upper = _bound(inner, op, right, name)
+        return _both(lower[0], upper[0]) if lower and upper else None
+    if sign < 0 or (not sign and op == "≥"):
+        return (ALL,)
+    parts = (_bound(inner, op, right, name), _bound(inner, _FLIPPED[op], negative(right), name))
+    return tuple(piece for part in parts for piece in part or ())
 
 
 def _both(one: Piece, two: Piece) -> Pieces | None:

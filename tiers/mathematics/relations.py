@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from tiers.mathematics.equality import DEFAULT_TOLERANCE, Match, ReferenceRefusal, points, same
+from tiers.mathematics.equality import DEFAULT_TOLERANCE, Match, ReferenceRefusal, points
 from tiers.mathematics.forms import ONE, Form, Monomial, Poly, minus, plus, times
 from tiers.mathematics.nodes import (
+    Braces,
     Brackets,
     Chain,
+    Listing,
     Node,
     Num,
     Product,
@@ -25,6 +27,7 @@ from tiers.mathematics.nodes import (
 from tiers.mathematics.nodes import Sum as SumNode
 from tiers.mathematics.normal import normal
 from tiers.mathematics.numeric import Evaluator, NotReal
+from tiers.mathematics.quantities import Rules, WrongUnit, same_quantity
 from tiers.mathematics.refusals import Refusal
 
 _EQUALS = frozenset({"=", "≈"})
@@ -58,11 +61,21 @@ def named_value(chain: Chain, tolerance: float = DEFAULT_TOLERANCE) -> Node | No
     return value
 
 
+def only_approximate(node: Node) -> bool:
+    """Whether a chain gives its name nothing but an approximate value: ``x ≈ 42``."""
+    return isinstance(node, Chain) and is_equality(node) and node.ops[0] == "≈" and is_name(node.parts[0])
+
+
 def _agrees(value: Node, other: Node, op: str, tolerance: float) -> bool:
-    value, other = _bare(value), _bare(other)
-    if not is_scalar(value) or not is_scalar(other):
+    """Raises ``Refusal`` only: both sides are one text's, whoever wrote it."""
+    if not is_scalar(_bare(value)) or not is_scalar(_bare(other)):
         return False
-    return same(value, other, NEAR if op == "≈" else tolerance).equal
+    try:
+        return same_quantity(value, other, Rules(tolerance=NEAR if op == "≈" else tolerance)).equal
+    except WrongUnit:
+        return False
+    except ReferenceRefusal as trouble:
+        raise trouble.refusal from trouble
 
 
 def _bare(node: Node) -> Node:
@@ -73,6 +86,18 @@ def symbols_in(node: Node) -> frozenset[str]:
     """Variables of a scalar, with or without unit; nothing for anything else."""
     node = _bare(node)
     return symbols(node) if is_scalar(node) else frozenset()
+
+
+def variables(node: Node) -> frozenset[str]:
+    """Variables of all that is not only named: those of ``2x``, none of ``x = 5``."""
+    if isinstance(node, Chain):
+        value = named_value(node) if is_equality(node) else None
+        parts = node.parts if value is None else (value,)
+    elif isinstance(node, Brackets | Braces | Listing):
+        parts = node.items
+    else:
+        return symbols_in(node)
+    return frozenset().union(*(variables(part) for part in parts))
 
 
 def is_name(node: Node) -> bool:

@@ -35,11 +35,12 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _GROUP_MARK = re.compile(
-    r"(?<=[0-9])(?:\{,\}|\\!|,\\!\s?|\\,|\{\\,\}|\\ |~|\u202f|\u2009)(?=[0-9]{3}(?![0-9]))"
+    r"(?<=[0-9])(?:\{,\}|\\!,|\\!|,\\!\s?|\\,|\{\\,\}|\\ |~|\u202f|\u2009)(?=[0-9]{3}(?![0-9]))"
 )
 _THOUSANDS = re.compile(r"(?<![0-9.,])[0-9]{1,3}(?:,[0-9]{3})+(?![0-9]|,[0-9])")
 _DECIMAL_COMMA = re.compile(r"(?<=[0-9])(?:,|\{,\})(?=[0-9])")
 _DEGREES = re.compile(r"\^\s*(?:\{\s*(?:\\circ|∘)\s*\}|\\circ(?![A-Za-z])|∘)|\\degree(?![A-Za-z])|°")
+_ROW_SPACE = re.compile(r"(\\\\)\s*\[\s*-?[0-9.]{1,6}\s*(?:pt|em|ex|mm|cm|px)\s*\]")
 _FRACTION_DIGITS = re.compile(r"\\[dtc]?frac\s*([0-9])\s*([0-9])")
 _OPENING = {"(": 1, "[": 1, "{": 1, "\\{": 1, ")": -1, "]": -1, "}": -1, "\\}": -1}
 _TEXT_CHARS = re.compile(r"[A-Za-z0-9 .,'/^()²³°%:-]*")
@@ -92,6 +93,10 @@ def _prepared(text: str, thousands: bool, decimal_comma: bool) -> str:
             text = _GROUP_MARK.sub("", text)
         if thousands and "," in text:
             text = _outside_brackets(text)
+    if "{:}" in text:
+        text = text.replace("{:}", ":")
+    if "\\\\" in text:
+        text = _ROW_SPACE.sub(r"\1", text)
     if "**" in text:
         text = text.replace("**", "^")
     if "frac" in text:
@@ -182,7 +187,7 @@ def _phrase(content: str, name: str) -> list[Token]:
             return [("u", content)]
         raise unparsable("an unknown named set")
     known = WORDS.get(content) or WORDS.get(content.lower())
-    if known and (name in FONTS or name == "operatorname" or known[0] in ("and", "or", "∪", ",")):
+    if known and (name in FONTS or name == "operatorname" or known[0] in ("and", "or", "∪", ",", ":", "n")):
         return [known]
     if name == "operatorname":
         raise unparsable("a function that is not part of the notation")
@@ -198,3 +203,27 @@ def _phrase(content: str, name: str) -> list[Token]:
     if len(content) > 60 or not _TEXT_CHARS.fullmatch(content):
         raise unparsable("text that is not plain words")
     return [("t", content)]
+
+
+def outward_brackets(tokens: list[Token]) -> list[Token] | None:
+    """The tokens with ``]1,3[`` read as an open interval: its brackets turned to where they point.
+
+    A turned bracket is a round one whose text is the bracket as written. ``None`` where nothing can be
+    turned: no bracket points outwards, or they do not pair.
+    """
+    turned: list[Token] = []
+    inside, depth, found = False, 0, False
+    for token in tokens:
+        if token[0] in ("[", "]"):
+            if inside and depth:
+                return None
+            opens = "]" if not inside else "["
+            outward = token[0] == opens
+            found |= outward
+            turned.append(("(" if not inside else ")", token[0]) if outward else token)
+            inside = not inside
+            continue
+        if inside and token[0] in ("(", ")"):
+            depth += 1 if token[0] == "(" else -1
+        turned.append(token)
+    return turned if found and not inside and not depth else None

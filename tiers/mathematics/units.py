@@ -31,7 +31,7 @@ _ROWS = {
     "money": "$ dollar dollars USD=1; cent cents ¢=1/100",
     "euro": "€ euro euros EUR=1",
     "pound sterling": "£ GBP=1",
-    "angle": "°=1",
+    "angle": "° degree degrees deg=1",
     "rad": "rad radian radians=1",
     "frequency": "Hz hz=1; kHz=1000; MHz=1000000",
     "force": "N newton newtons=1; kN=1000",

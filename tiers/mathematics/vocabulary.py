@@ -27,6 +27,12 @@ def _marks(text: str) -> dict[str, tuple[str, str]]:
     return {word: (mark, mark) for word, mark in pairs}
 
 
+def _named(kind: str, text: str) -> dict[str, tuple[str, str]]:
+    """``character=meaning`` pairs."""
+    pairs = (pair.split("=", 1) for pair in text.split())
+    return {mark: (kind, meaning) for mark, meaning in pairs}
+
+
 _GREEK = """
 alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho varrho
 sigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Upsilon Phi Psi Omega
@@ -43,7 +49,7 @@ _FUNCTIONS: Table = {
 COMMANDS: Table = {
     **_each("v", _GREEK),
     **_FUNCTIONS,
-    **_each("c", "sqrt over overline bmod"),
+    **_each("c", "sqrt over overline bmod choose sum prod"),
     **_mean("c", "frac", "frac dfrac tfrac cfrac"),
     **_mean("c", "binom", "binom dbinom tbinom"),
     **_mean("c", "accent", "vec hat tilde"),
@@ -65,6 +71,7 @@ COMMANDS: Table = {
     "end": ("end", ""),
     "bar": ("c", "overline"),
     "ell": ("v", "ell"),
+    "hbar": ("v", "hbar"),
     "pi": ("k", "pi"),
     "infty": ("k", "inf"),
     "$": ("$", "$"),
@@ -79,6 +86,7 @@ DROPPED = frozenset(
         *_words("left right middle big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr"),
         *_words("displaystyle textstyle scriptstyle limits nolimits mathstrut strut hfill rm bf it"),
         *_words("boxed fbox angle triangle"),
+        *_words("tiny scriptsize footnotesize small normalsize large Large LARGE huge Huge"),
         *_words("quad qquad thinspace enspace space medspace thickspace negthinspace , ; : ! > ( ) [ ] /"),
         *" \n\t",
     ]
@@ -87,6 +95,12 @@ TEXTS = frozenset(
     _words("text textbf textit textrm textsf texttt textnormal mbox hbox operatorname mathbb")
 )
 FONTS = frozenset(_words("mathrm mathbf mathit mathsf mathtt boldsymbol bm mathcal mathfrak"))
+
+_COUNTS = """
+zero=0 one=1 two=2 three=3 four=4 five=5 six=6 seven=7 eight=8 nine=9 ten=10 eleven=11 twelve=12 thirteen=13
+fourteen=14 fifteen=15 sixteen=16 seventeen=17 eighteen=18 nineteen=19 twenty=20
+"""
+
 
 WORDS: Table = {
     **_each("v", _GREEK),
@@ -97,6 +111,8 @@ WORDS: Table = {
     **_each("k", "pi e i"),
     **_mean("°", "°", "degrees degree deg"),
     **_marks("and=and or=or union=∪ in=∈ percent=% times=*"),
+    **_named("n", _COUNTS),
+    "to": (":", "to"),
 }
 
 _FRACTIONS = """
@@ -107,12 +123,6 @@ _GREEK_LETTERS = """
 ρ=rho σ=sigma τ=tau υ=upsilon φ=phi χ=chi ψ=psi ω=omega Γ=Gamma Δ=Delta Θ=Theta Λ=Lambda Ξ=Xi Σ=Sigma Φ=Phi
 Ψ=Psi Ω=Omega
 """
-
-
-def _named(kind: str, text: str) -> dict[str, tuple[str, str]]:
-    """``character=meaning`` pairs."""
-    pairs = (pair.split("=", 1) for pair in text.split())
-    return {mark: (kind, meaning) for mark, meaning in pairs}
 
 
 CHARACTERS: Table = {

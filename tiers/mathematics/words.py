@@ -11,13 +11,16 @@ from tiers.mathematics.vocabulary import WORDS
 _WRAPPED = re.compile(
     r"\\(?:boxed|fbox|text|textbf|textit|textrm|mathrm|mathbf|mathsf|mbox|operatorname)\s*\{([^{}]*)\}"
 )
+_LONE_MARK = re.compile(r"\{([:;,.=-])\}")
 _LAYOUT = re.compile(r"\\(?:left|right|displaystyle|quad|qquad)(?![A-Za-z])|\\[,;:! ]|[$~]")
 _CHOICE = re.compile(
     r"(?:(?:option|choice|answer)\s*:?\s*)?(?:\(\s*([A-Za-z])\s*\)|\[\s*([A-Za-z])\s*\]|([A-Za-z])(?=$|[.:)\s]))"
-    r"\s*[.:)]?\s*(.*)",
+    r"\s*([.:)]?)\s*(.*)",
     re.IGNORECASE | re.DOTALL,
 )
-_MORE = re.compile(r"^(?:or|and|/|,|;|\||&|\()|\bor\b", re.IGNORECASE)
+_MORE = re.compile(
+    r"^(?:or|and|if|/|,|;|\||&|\()|\b(?:or|else|otherwise|unless|maybe|perhaps|possibly)\b", re.IGNORECASE
+)
 _LETTERS = re.compile(r"\(?\s*([A-J])\s*\)?")
 _WORDS = re.compile(r"[A-Za-z\"'(][A-Za-z0-9,.;:?!\"'() -]*")
 _RUN = re.compile(r"[A-Za-z]{4,}")
@@ -40,6 +43,8 @@ def plain(text: str) -> str:
         text, count = _WRAPPED.subn(r" \1 ", text)
         if not count:
             break
+    if "{" in text:
+        text = _LONE_MARK.sub(r"\1", text)
     return " ".join(_LAYOUT.sub(" ", text).split()).rstrip(". ")
 
 
@@ -61,9 +66,11 @@ def read_choice(text: str, choices: Mapping[str, str] | None = None) -> frozense
     if found is None:
         raise unparsable("not the letter of a choice")
     letter = str(found.group(1) or found.group(2) or found.group(3)).upper()
-    beside = found.group(4).strip()
+    beside = found.group(5).strip()
     if beside and _MORE.search(beside):
         raise Refusal("hedged_answer", "more than one choice")
+    if beside and choices is None and found.group(3) and not found.group(4):
+        raise unparsable("a letter with words that nothing sets apart")
     if beside and choices is not None:
         own = next((label for key, label in choices.items() if key.upper() == letter), None)
         if own is None or plain(own).casefold() != plain(beside).casefold():

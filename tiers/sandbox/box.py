@@ -34,7 +34,10 @@ _INSIDE = "tiers.sandbox.inside"
 _MODULES: Mapping[Role, tuple[str, ...]] = {
     "plain": ("values", "confine", "programs", "zygote"),
     "session": ("values", "confine", "programs", "peer", "session", "zygote"),
-    "tester": ("values", "confine", "programs", "peer", "session", "tester", "zygote"),
+    "tester": (
+        *("values", "confine", "programs", "peer", "session"),
+        *("proxy", "guard", "reading", "tester", "zygote"),
+    ),
 }
 _BOOT = """
 import marshal, os, sys

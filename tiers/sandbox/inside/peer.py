@@ -32,7 +32,10 @@ _BUILT_IN = {id(getattr(builtins, name)): name for name in (*_TYPES, *_PURE)}
 class Remote(Exception):
     """The other side raised: class and its module, nearest builtin class, text, arguments, attributes."""
 
-    def __init__(self, told: Sequence[str], arguments: Sequence[Any], fields: Mapping[Any, Any]) -> None:
+    def __init__(
+        self, do: str, told: Sequence[str], arguments: Sequence[Any], fields: Mapping[Any, Any]
+    ) -> None:
+        self.do = do
         self.kind, self.module, self.base, self.text = told
         super().__init__(self.text)
         self.arguments, self.fields = arguments, fields
@@ -48,12 +51,14 @@ class Peer:
         answers: Callable[[str, list[Any], dict[str, Any]], Any],
         raised: Callable[[Remote], BaseException] = lambda error: error,
         error_class: Callable[[str], Any] = lambda name: getattr(builtins, name, Exception),
+        printed: Callable[[], str] | None = None,
     ) -> None:
         self._channel = channel
         self._proxy = proxy
         self._answers = answers
         self._raised = raised
         self._error_class = error_class
+        self._printed = printed or _printed
         self._kept: list[Any] = []
         self._numbers: dict[int, int] = {}
         self._proxies: dict[int, Any] = {}
@@ -78,7 +83,7 @@ class Peer:
                 sys.stdout.write(message["out"])
             if "err" in message:
                 *told, arguments, fields = message["err"]
-                raise self._raised(Remote(told, self._read(arguments), self._read(fields))) from None
+                raise self._raised(Remote(do, told, self._read(arguments), self._read(fields))) from None
             return self._result(message, args)
 
     def lend(self, owner: Any, name: str, value: Any) -> Any:
@@ -109,6 +114,11 @@ class Peer:
         while (message := self._receive()) is not None:
             self._answer(message)
 
+    def gave(self, value: Any) -> bool:
+        """Whether the other side was given this very object to refer to."""
+        number = self._numbers.get(id(value))
+        return number is not None and self._kept[number] is value
+
     def _answer(self, message: dict[str, Any]) -> None:
         try:
             args = [self._read(each) for each in message["args"]]
@@ -122,10 +132,10 @@ class Peer:
                 self._changed(args),
                 json.dumps(_place(result, args)),
                 json.dumps(later),
-                json.dumps(_printed()),
+                json.dumps(self._printed()),
             )
         except BaseException as error:  # noqa: BLE001 - told to the other side, whatever it is
-            text = '{"err":%s,"out":%s}' % (self._told(error), json.dumps(_printed()))
+            text = '{"err":%s,"out":%s}' % (self._told(error), json.dumps(self._printed()))
         self._channel.send(MESSAGE, text.encode())
 
     def _told(self, error: BaseException) -> str:

@@ -1,9 +1,6 @@
 """Tests written in Python run here, in a sandbox of their own, against stand-ins for the solution.
 
-Results of the solution arrive as plain data. What is no data stays on the other side behind a ``Proxy``,
-and never decides a comparison with plain data: that is where objects with a friendly ``__eq__``,
-``__sub__`` or ``__bool__`` fail. Objects that a test itself made by calling a class (a capital first
-letter) keep their operators, because such tests are about them.
+Results of the solution arrive as plain data; what is no data stays on the other side behind a ``Proxy``.
 """
 
 from __future__ import annotations
@@ -12,11 +9,13 @@ import ast
 import builtins
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import CodeType
 from typing import Any
 
+from tiers.sandbox.inside import guard, reading
 from tiers.sandbox.inside.peer import Peer, Remote, awaited
+from tiers.sandbox.inside.proxy import NotData, Proxy, Unsupported
 from tiers.sandbox.inside.session import OPERATIONS
 
 RECORD = b"S"
@@ -26,154 +25,6 @@ BUILTIN_ERRORS: Mapping[str, type[BaseException]] = {
     for name, value in vars(builtins).items()
     if isinstance(value, type) and issubclass(value, Exception)
 }
-
-
-class NotData(Exception):
-    """An object of the solution's own class was used where only data can be judged."""
-
-
-class Unsupported(Exception):
-    """A test does what cannot be done across two processes: nobody's answer can be judged by it."""
-
-
-class Proxy:
-    # An object of the solution; ``_box_made`` when the test itself made it by calling a class.
-    # No docstring: ``__doc__`` is the object's own.
-    __doc__ = property(lambda self: self._box_peer.ask("getattr", [self, "__doc__"]))
-
-    def __init__(self, peer: Peer, number: int, name: str) -> None:
-        keep = object.__setattr__
-        keep(self, "_box_peer", peer)
-        keep(self, "_box_number", number)
-        keep(self, "_box_name", name)
-        keep(self, "_box_made", False)
-        keep(self, "_box_class", False)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name.endswith("__") and name not in ("__name__", "__qualname__"):
-            raise AttributeError(name)
-        return self._box_peer.lend(self, name, self._box_peer.ask("getattr", [self, name]))
-
-    def __mro_entries__(self, bases: object) -> tuple[type, ...]:
-        raise Unsupported("a test that derives a class from the solution's cannot be run")
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self._box_peer.ask("setattr", [self, name, value])
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        result = self._box_peer.ask("call", [self, *args], kwargs)
-        if self._box_class and isinstance(result, Proxy):
-            object.__setattr__(result, "_box_made", True)
-        return result
-
-    def __instancecheck__(self, other: object) -> bool:
-        return isinstance(other, Proxy) and self._box_peer.ask("isinstance", [other, self]) is True
-
-    def __subclasscheck__(self, other: object) -> bool:
-        return isinstance(other, Proxy) and self._box_peer.ask("issubclass", [other, self]) is True
-
-    def __delattr__(self, name: str) -> None:
-        self._box_peer.ask("delattr", [self, name])
-
-    def __iter__(self) -> Iterator[Any]:
-        walk = self._box_peer.ask("iter", [self])
-        return walk if isinstance(walk, Proxy) else iter(walk)
-
-    def __next__(self) -> Any:
-        return self._box_peer.ask("next", [self])
-
-    def __hash__(self) -> int:
-        return int(self._box_peer.ask("hash", [self]))
-
-    def __eq__(self, other: object) -> bool:
-        return self._same("eq", other)
-
-    def __ne__(self, other: object) -> bool:
-        return self._same("ne", other)
-
-    def _same(self, how: str, other: object) -> bool:
-        if isinstance(other, Proxy) or self._box_made:
-            return self._box_peer.ask(how, [self, other]) is True
-        return how == "ne"
-
-
-def _read_off(how: str) -> Callable[..., Any]:
-    """What an object says of itself, not knowing what is expected: as good as returning that at once."""
-    return lambda self, *args: self._box_peer.ask(how, [self, *args])
-
-
-def _combined(how: str, *, reflected: bool = False) -> Callable[..., Any]:
-    """What an object makes of another value. A plain one may be what the test expects: it is told only
-    to objects that the test made."""
-
-    def ask(self: Any, other: Any) -> Any:
-        if not self._box_made and not isinstance(other, Proxy):
-            raise NotData(f"an object of class {self._box_name} is no plain value")
-        result = self._box_peer.ask(how, [other, self] if reflected else [self, other])
-        if isinstance(result, Proxy) and self._box_made:
-            object.__setattr__(result, "_box_made", True)
-        return result
-
-    return ask
-
-
-_ARITHMETIC = [
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "mod",
-    "pow",
-    "matmul",
-    "and_",
-    "or_",
-    "xor",
-    "lshift",
-    "rshift",
-]
-for _how in (*_ARITHMETIC, "lt", "le", "gt", "ge", "contains"):
-    setattr(Proxy, f"__{_how.rstrip('_')}__", _combined(_how))
-for _how in _ARITHMETIC:
-    setattr(Proxy, f"__r{_how.rstrip('_')}__", _combined(_how, reflected=True))
-for _how in [
-    "len",
-    "getitem",
-    "setitem",
-    "delitem",
-    "str",
-    "repr",
-    "format",
-    "reversed",
-    "enter",
-    "exit",
-    "bool",
-    "int",
-    "float",
-    "round",
-    "index",
-    "abs",
-    "neg",
-    "pos",
-    "invert",
-]:
-    setattr(Proxy, f"__{_how}__", _read_off(_how))
-
-
-class _Asserts(ast.NodeTransformer):
-    """Counts every assertion that held: a test that asserted nothing has shown nothing."""
-
-    def visit_Assert(self, node: ast.Assert) -> list[ast.stmt]:
-        held = ast.Expr(ast.Call(ast.Name("__held__", ast.Load()), [], []))
-        ast.copy_location(held, node)
-        ast.fix_missing_locations(held)
-        return [node, held]
-
-    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.ExceptHandler:
-        self.generic_visit(node)
-        held = ast.Expr(ast.Call(ast.Name("__held__", ast.Load()), [], []))
-        node.body.append(ast.fix_missing_locations(ast.copy_location(held, node)))
-        return node
 
 
 class _Namespace(dict[str, Any]):
@@ -196,8 +47,10 @@ class Testing:
     def __init__(self, order: Mapping[str, Any], channel: Any) -> None:
         self._order = order
         self._channel = channel
-        self._peer = Peer(channel, Proxy, self._answers, self.translate, self._error_class)
+        self._peer = Peer(channel, Proxy, self._answers, self.translate, self._error_class, lambda: "")
         self._errors: dict[str, type[BaseException]] = {}
+        self._tree = ast.parse(order["source"])
+        self._silent = {name for name, method in reading.methods(self._tree) if not reading.checks(method)}
         self.held = 0
         self.missing: set[str] = set()
 
@@ -205,12 +58,13 @@ class Testing:
         """Send one record for each test of the source, at least one."""
         namespace = _Namespace(self._variable, __name__="test")
         namespace["__held__"] = self._count
+        namespace["__checked__"] = self._checked
         sys.modules["test"] = type(sys)("test")
         names = list(self._order["names"])
         ready, _ = self._record("", lambda: self._stand_ins(names, namespace), silent=True)
         if not ready:
             return
-        code = compile(_Asserts().visit(ast.parse(self._order["source"])), FILE, "exec", dont_inherit=True)
+        code = compile(reading.Counted().visit(self._tree), FILE, "exec", dont_inherit=True)
         found = self._order["functions"]
         good, _ = self._record("", lambda: _execute(code, namespace), silent=bool(found))
         if not good:
@@ -224,13 +78,17 @@ class Testing:
         head, _, method = name.partition(".")
         if not method:
             return lambda: _awaited(namespace[name]())
-        return lambda: _case(namespace[head], method, self._count)
+        return lambda: _case(namespace[head], method, self._count if name in self._silent else None)
 
     def _variable(self, name: str) -> Any:
         return self._peer.lend(None, name, self._peer.ask("get", [name]))
 
     def _count(self) -> None:
         self.held += 1
+
+    def _checked(self, result: Any) -> Any:
+        self.held += 1
+        return result
 
     def _record(self, name: str, run: Callable[[], object], *, silent: bool = False) -> tuple[bool, int]:
         """Run, and say how it went; ``silent`` says so only when it failed."""
@@ -271,13 +129,16 @@ class Testing:
     def _stand_ins(self, names: list[str], namespace: _Namespace) -> None:
         """Put what the solution has under these names into the namespace."""
         found = self._peer.ask("names", [names])
+        own = [name for name in names if name != self._order["entry_point"]]
+        namespace.update((name, reading.imported(name)) for name in reading.libraries(self._tree, own))
         for name in names:
             kind, *rest = found[name]
-            if kind == "missing":
+            if name in namespace:
+                continue
+            if kind == "missing" or (kind == "module" and reading.imported(rest[0]) is None):
                 self.missing.add(name)
             elif kind == "module":
-                if rest[0].partition(".")[0] in sys.stdlib_module_names:
-                    namespace[name] = __import__(rest[0], fromlist=["_"])
+                namespace[name] = reading.imported(rest[0])
             elif kind == "exception":
                 namespace[name] = self._error(*rest)
             elif kind == "data":
@@ -285,25 +146,23 @@ class Testing:
             else:
                 value = self._peer.ask("get", [name])
                 if isinstance(value, Proxy):
-                    object.__setattr__(value, "_box_class", name.lstrip("_")[:1].isupper())
+                    object.__setattr__(value, "_box_class", name in self._order["classes"])
                 namespace[name] = value
         sys.modules["solution"] = _Solution(namespace, names)
 
     def _answers(self, do: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """The solution uses what a test gave it: nothing below the surface of an object."""
-        what = args[0]
-        if do in ("getattr", "setattr") and (isinstance(what, _CLOSED) or str(args[1]).startswith("_")):
-            raise AttributeError(args[1])
-        if do not in _ASKED_BACK or isinstance(what, type | type(sys)):
+        if not self._peer.gave(args[0]):
             raise TypeError("not for the solution")
-        return OPERATIONS[do](*args, **kwargs)
+        guard.check(do, args[0], args[1:])
+        return guard.passes(OPERATIONS[do](*args, **kwargs))
 
     def _error(self, kind: str, module: str, base: str) -> type[BaseException]:
         parent = BUILTIN_ERRORS.get(base, Exception)
         if module == "builtins":
             return BUILTIN_ERRORS.get(kind, parent)
-        if module.partition(".")[0] in sys.stdlib_module_names:
-            found = getattr(__import__(module, fromlist=["_"]), kind, None)
+        if module.partition(".")[0] in sys.stdlib_module_names and module in sys.modules:
+            found = getattr(sys.modules[module], kind, None)
             if isinstance(found, type) and issubclass(found, parent):
                 return found
         return self._errors.setdefault(kind, type(kind, (parent,), {"__module__": "solution"}))
@@ -314,6 +173,10 @@ class Testing:
     def translate(self, error: Remote) -> BaseException:
         """The solution's error as one that a test can catch by its name and look at."""
         kind = self._error(error.kind, error.module, error.base)
+        ends = issubclass(kind, StopIteration | StopAsyncIteration) and error.do != "next"
+        if ends and "StopIteration" not in self._order["source"]:
+            # It would end a loop of the test over its own cases.
+            kind = RuntimeError
         try:
             raised = kind.__new__(kind, *error.arguments)
             raised.args = tuple(error.arguments)
@@ -324,10 +187,6 @@ class Testing:
                 setattr(raised, name, value)
         raised._of_solution = True  # type: ignore[attr-defined]
         return raised
-
-
-_CLOSED = (type, type(sys), type(lambda: None), type(len), Proxy)
-_ASKED_BACK = ("call", "iter", "next", "getattr", "setattr", "len", "getitem")
 
 
 class _Solution(type(sys)):  # type: ignore[misc]
@@ -350,16 +209,18 @@ def _awaited(value: Any) -> Any:
     return awaited(value) if hasattr(value, "cr_frame") else value
 
 
-def _case(cls: Any, method: str, count: Callable[[], None]) -> None:
-    """Run one method of a ``unittest.TestCase``; raises what it raised."""
+def _case(cls: Any, method: str, count: Callable[[], None] | None) -> None:
+    """Run one method of a ``unittest.TestCase``; raises what it raised. ``count`` is for a method whose
+    checks stand elsewhere."""
     case = cls(method)
     case.setUp()
     try:
-        getattr(case, method)()
+        _awaited(getattr(case, method)())
     finally:
         case.tearDown()
         case.doCleanups()
-    count()
+    if count is not None:
+        count()
 
 
 def _execute(code: CodeType, namespace: dict[str, Any]) -> None:
