@@ -11,6 +11,7 @@ import pytest
 
 from tiers.coding import speed
 from tiers.fast.code_tests import CodeParams, CodeTests
+from tiers.sandbox import probe
 from verifier_service.domain.evidence import Finding, Verdict
 from verifier_service.domain.verifiers import CheckInput
 
@@ -182,3 +183,44 @@ def test_a_program_cannot_put_the_blame_on_the_tests(answer: str) -> None:
 )
 def test_what_is_honest_still_passes(answer: str, tests: Any) -> None:
     assert verify(answer, tests, entry_point="Seal").score == 1.0
+
+
+def test_talking_does_not_keep_the_judge_from_looking() -> None:
+    """Memory is measured while bytes keep coming; so is the time of what goes on behind a forged end."""
+    talks = PIPES + (
+        "import threading, time\nheld = []\n"
+        "def seal(n):\n    os.write(101, b'V' + (1 << 20).to_bytes(4, 'big'))\n"
+        "    for _ in range(3):\n        if os.fork() == 0:\n"
+        "            held.append(b'x' * (400 << 20))\n            time.sleep(9)\n"
+        "    while True:\n        os.write(101, b' ')\n        time.sleep(0.002)\n"
+    )
+    assert refused(talks, called(BIG), time_limit_s=5.0) == "memory_limit"
+    assert refused(talks.replace("b'V'", "b'M'"), SOURCE, time_limit_s=5.0) == "memory_limit"
+
+
+def test_nothing_of_a_program_runs_while_another_test_is_asked() -> None:
+    behind = "import os, time\nif os.fork() == 0:\n    time.sleep(0.3)\n    held = [b'x' * (300 << 20)]\n"
+    answer = behind + "    while True: pass\ndef seal(n):\n    time.sleep(0.8)\n    return n\n"
+    for tests in (
+        [{"call": "seal", "args": [1], "expected": 1}, "def test_a():\n    assert seal(2) == 2"],
+        ["def test_a():\n    assert seal(1) == 1", "def test_a():\n    assert seal(2) == 2"],
+    ):
+        started = time.monotonic()
+        finding = verify(answer, tests, time_limit_s=3.0)
+        assert max(each.value for each in finding.measurements if each.quantity == "peak_memory") < 900
+        assert time.monotonic() - started < 25.0
+
+
+def test_an_end_that_is_only_said_ends_the_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Any] = []
+    start = probe.Sandbox.open
+
+    def count(self: probe.Sandbox, *args: Any, **more: Any) -> Any:
+        opened.append(args)
+        return start(self, *args, **more)
+
+    monkeypatch.setattr(probe.Sandbox, "open", count)
+    says = PIPES + "import atexit, time\ndef seal(n):\n    put(b'T', %r)\n    time.sleep(9)\n"
+    report = REPORT.format("0", "0").replace("\\n", "\n").encode()
+    assert refused(says % report, [SOURCE[0], SOURCE[0]]) == "crashed"
+    assert len(opened) == 5

@@ -35,8 +35,11 @@ def sandbox() -> probe.Sandbox:
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left(monkeypatch: pytest.MonkeyPatch, sandbox: probe.Sandbox) -> Iterator[None]:
+def nothing_is_left(
+    monkeypatch: pytest.MonkeyPatch, sandbox: probe.Sandbox, tmp_path: Path
+) -> Iterator[None]:
     """No process, descriptor or file outlives a test."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     uids: list[int] = []
     monkeypatch.setattr(probe, "own_uid", lambda: uids.append(namespaces.own_uid()) or uids[-1])
     descriptors = _descriptors()
@@ -45,7 +48,7 @@ def nothing_is_left(monkeypatch: pytest.MonkeyPatch, sandbox: probe.Sandbox) -> 
     left = [each for each in psutil.process_iter(["uids"]) if each.info["uids"] is not None]
     assert [each for each in left if each.info["uids"].real in uids and uids[0] != -1] == []
     assert _descriptors() - descriptors == set()
-    assert list(Path(tempfile.gettempdir()).glob("sandbox-canary-*")) == []
+    assert list(tmp_path.glob("sandbox-canary-*")) == []
 
 
 def _descriptors() -> set[str]:

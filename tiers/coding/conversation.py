@@ -104,7 +104,8 @@ class Conversation:
                 return
             now = time.monotonic()
             if now >= started + limits.time_s + granted:
-                starved = min(self._solution.starved(limits) + self._tester.starved(limits), limits.time_s)
+                both = (self._solution, self._tester)
+                starved = min(sum(box.starved(limits, granted) for box in both), limits.time_s)
                 if starved <= granted + SAMPLE_S:
                     raise Overdue("time_limit")
                 granted = starved

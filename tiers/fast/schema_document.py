@@ -22,6 +22,7 @@ MAX_SCHEMA_CHARS = 256_000
 MAX_SCHEMA_DEPTH = 100
 MAX_IN_PLACE = 10_000  # schemas that one value is held against, references followed
 BACKTRACKS = 100_000
+_OPEN = 0  # the weight of a schema that is being weighed
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 _ONE = ("additionalProperties", "contains", "contentSchema", "else", "if", "items", "not")
@@ -167,9 +168,11 @@ class _Places:
     def weight(self, schema: Any, base: str) -> int:
         """How many schemas a value is held against when it is held against this one."""
         known = self._weights.get(id(schema))
+        if known == _OPEN:
+            raise _BadSchema("a schema refers back to itself for the same value, without end")
         if known is not None:
             return known
-        self._weights[id(schema)] = 1  # a schema that refers to itself is refused, or read once
+        self._weights[id(schema)] = _OPEN
         total = 1
         if isinstance(schema, dict):
             for word, inner in _inner(schema):

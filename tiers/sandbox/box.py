@@ -200,7 +200,7 @@ class Box:
                 if limits is None:
                     self.close()
                     raise Stopped("time_limit")
-                starved = self.starved(limits)
+                starved = self.starved(limits, granted)
                 if starved <= granted + SAMPLE_S:
                     raise Overdue("time_limit")
                 granted = starved
@@ -250,9 +250,9 @@ class Box:
         self._sampled = time.monotonic()
         self._gauge.start()
 
-    def starved(self, limits: Limits) -> float:
+    def starved(self, limits: Limits, granted: float) -> float:
         """Seconds of the run that are the machine's fault, at most as many as the limit itself."""
-        return min(self._gauge.starved(limits.time_s), limits.time_s)
+        return min(self._gauge.starved(limits.time_s, granted), limits.time_s)
 
     def at_rest(self) -> bool:
         """Whether nothing runs inside but what takes orders, whatever was said."""

@@ -42,18 +42,19 @@ class Gauge:
         """Count processor time from now on."""
         self._before = {pid: _clock(pid) for pid in self.processes()}
 
-    def starved(self, budget: float) -> float:
+    def starved(self, budget: float, granted: float) -> float:
         """Seconds in which something inside wanted a processor and had none.
 
         That is the machine's fault and does not count against a time limit, unless all of the processes
-        together have had ``budget`` seconds already: then they had only kept each other waiting.
+        together have had ``budget`` seconds already: then they had only kept each other waiting. To what
+        was ``granted`` before, no more is added than they may still use.
         """
         spent = waited = 0.0
         for pid in self.processes():
             before, now = self._before.get(pid, Clock(0.0, 0.0)), _clock(pid)
             spent += max(0.0, now.spent - before.spent)
             waited = max(waited, now.waited - before.waited)
-        return waited if spent < budget else 0.0
+        return min(waited, granted + budget - spent)
 
     def memory_mb(self) -> float:
         """Resident memory, files in memory, and what sockets may hold."""

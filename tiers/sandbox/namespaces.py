@@ -1,7 +1,7 @@
 """A sandbox of namespaces, made by bubblewrap: own processes, files, network, users.
 
-Inside there are the interpreter and ``/usr``, read-only, and a small ``/tmp`` in memory. There is no
-``/proc``, no network device, no environment, no descriptor but the two pipes.
+Inside there are the interpreter and ``/usr``, read-only and without anybody's packages, and a small
+``/tmp`` in memory. There is no ``/proc``, no network device, no environment, no descriptor but two pipes.
 As root, bubblewrap makes the namespaces without a user namespace, and the first process inside becomes a
 user of its own that owns nothing: limits on processes hold for every user but root.
 """
@@ -12,6 +12,7 @@ import os
 import secrets
 import shutil
 import sys
+import sysconfig
 from pathlib import Path
 
 UID_BASE = 1_879_048_192
@@ -82,11 +83,13 @@ def command(bwrap: str, filter_descriptor: int, *, proc: bool = False) -> list[s
         for parent in reversed(prefix.parents[:-1]):
             line += ["--perms", "0755", "--dir", str(parent)]
         line += ["--ro-bind", str(prefix), str(prefix)]
+    for path in hidden(prefix):
+        line += ["--perms", "0755", "--size", "4096", "--tmpfs", str(path), "--remount-ro", str(path)]
     line += ["--perms", "0755", "--dir", "/etc"]
     for name in ("/etc/alternatives", "/etc/ld.so.cache"):
         line += ["--ro-bind-try", name, name]
     line += ["--perms", "0755", "--tmpfs", "/dev"]
-    for name in ("null", "zero", "full", "random", "urandom"):
+    for name in ("null", "full", "random", "urandom"):
         line += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
     line += ["--symlink", "/tmp/.stdin", "/dev/stdin"]  # noqa: S108
     if proc:
@@ -103,6 +106,25 @@ def command(bwrap: str, filter_descriptor: int, *, proc: bool = False) -> list[s
     scratch = str(SCRATCH_MB << 20)
     line += ["--perms", "1777", "--size", scratch, "--tmpfs", "/tmp", "--remount-ro", "/"]  # noqa: S108
     return [*line, "--chdir", "/tmp", "--seccomp", str(filter_descriptor), "--"]  # noqa: S108
+
+
+def hidden(prefix: Path) -> list[Path]:
+    """Folders below what is bound that are not the system's: other packages, sources, and the service
+    itself, wherever it was put."""
+    libraries = [*prefix.glob("lib/python3*"), *Path("/usr/local/lib").glob("python3*")]
+    asked = [folder / name for folder in libraries for name in ("site-packages", "dist-packages")]
+    asked += map(Path, ("/usr/lib/python3/dist-packages", "/usr/src", "/usr/local/src", "/usr/local/etc"))
+    asked += [Path(__file__).parents[2], Path.cwd()]
+    if sys.prefix != sys.base_prefix:
+        asked.append(Path(sys.prefix))
+    needed = [Path(sysconfig.get_path("stdlib")), prefix / "bin", Path("/usr/bin"), Path("/usr/lib")]
+    found: list[Path] = []
+    for path in sorted({each.resolve() for each in asked if each.is_dir()}):
+        bound = path.is_relative_to("/usr") or path.is_relative_to(prefix)
+        covered = any(path.is_relative_to(each) for each in found)
+        if bound and not covered and not any(each.is_relative_to(path) for each in needed):
+            found.append(path)
+    return found
 
 
 def _system(path: Path) -> list[str]:

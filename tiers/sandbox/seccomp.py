@@ -1,8 +1,9 @@
 """The system calls that no sandboxed program gets, as a classic BPF filter.
 
 Namespaces already hide files, processes and the network. The filter takes away what they do not cover:
-memory outside the limits (memfd, System V), other address families (VSOCK reaches the host of a virtual
-machine), new namespaces, tracing, kernel keyrings, io_uring and other large surfaces.
+memory outside the limits (memfd, System V, shared anonymous mappings, pages given to pipes), other
+address families (VSOCK reaches the host of a virtual machine), new namespaces, tracing, kernel keyrings,
+io_uring and other large surfaces.
 Format: struct sock_filter, https://docs.kernel.org/userspace-api/seccomp_filter.html
 """
 
@@ -21,7 +22,7 @@ _RETURN = 0x06
 _KILL = 0x80000000
 _ALLOW = 0x7FFF0000
 _ERRNO = 0x00050000
-_EPERM, _ENOSYS, _EAFNOSUPPORT = 1, 38, 97
+_EPERM, _ENOMEM, _ENOSYS, _EAFNOSUPPORT = 1, 12, 38, 97
 _X32 = 0x40000000
 _AF_UNIX = 1
 _NEW_NAMESPACES = 0x7E020080
@@ -95,6 +96,29 @@ DENIED: Mapping[str, tuple[int, int]] = MappingProxyType(
         "vhangup": (153, 58),
         "personality": (135, 92),
         "mlockall": (151, 230),
+        "vmsplice": (278, 75),
+        "tee": (276, 77),
+        "fsconfig": (431, 431),
+        "fspick": (433, 433),
+        "open_tree_attr": (467, 467),
+        "statmount": (457, 457),
+        "listmount": (458, 458),
+        "quotactl_fd": (443, 443),
+        "process_mrelease": (448, 448),
+        "cachestat": (451, 451),
+        "lsm_get_self_attr": (459, 459),
+        "lsm_set_self_attr": (460, 460),
+        "lsm_list_modules": (461, 461),
+        "setxattr": (188, 5),
+        "lsetxattr": (189, 6),
+        "fsetxattr": (190, 7),
+        "setxattrat": (463, 463),
+        "file_setattr": (469, 469),
+        "move_pages": (279, 239),
+        "migrate_pages": (256, 238),
+        "remap_file_pages": (216, 234),
+        "nfsservctl": (180, 42),
+        "lookup_dcookie": (212, 18),
     }
 )
 # What a program without namespaces around it is denied as well: other processes, and leaving its group.
@@ -115,6 +139,11 @@ ALONE: Mapping[str, tuple[int, int]] = MappingProxyType(
 _CLONE = (56, 220)
 _CLONE3 = (435, 435)
 _SOCKET = (41, 198)
+_SOCKETPAIR = (53, 199)
+_MMAP = (9, 222)
+_IOCTL = (16, 29)
+_MAP_SHARED, _MAP_ANONYMOUS = 0x01, 0x20
+_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 
 
 class NoFilter(RuntimeError):
@@ -145,13 +174,16 @@ def build(*, alone: bool = False, machine: str | None = None) -> bytes:
     program.append(_deny(_CLONE3[column], _ENOSYS))
     program.append(_on_argument(_CLONE[column], _clone_rule(alone)))
     program.append(_on_argument(_SOCKET[column], _socket_rule()))
+    program.append(_on_argument(_SOCKETPAIR[column], _socket_rule()))
+    program.append(_on_argument(_MMAP[column], _mmap_rule(), 3))
+    program.append(_on_argument(_IOCTL[column], _ioctl_rule(), 1))
     program.append(_step(_RETURN, _ALLOW))
     return b"".join(program)
 
 
-def _on_argument(number: int, rule: bytes) -> bytes:
-    """Run ``rule`` on the first argument of a system call; it must end in a verdict."""
-    body = _step(_LOAD, 16) + rule
+def _on_argument(number: int, rule: bytes, place: int = 0) -> bytes:
+    """Run ``rule`` on one argument of a system call (its low half); it must end in a verdict."""
+    body = _step(_LOAD, 16 + 8 * place) + rule
     return _step(_JUMP_EQUAL, number, 0, len(body) // 8) + body
 
 
@@ -172,4 +204,25 @@ def _clone_rule(alone: bool) -> bytes:
 def _socket_rule() -> bytes:
     return (
         _step(_JUMP_EQUAL, _AF_UNIX, 1, 0) + _step(_RETURN, _ERRNO | _EAFNOSUPPORT) + _step(_RETURN, _ALLOW)
+    )
+
+
+def _mmap_rule() -> bytes:
+    """Shared anonymous memory stays when nobody has it mapped in: no process would be seen to hold it."""
+    return (
+        _step(_JUMP_ANY_BIT, _MAP_ANONYMOUS, 1, 0)
+        + _step(_RETURN, _ALLOW)
+        + _step(_JUMP_ANY_BIT, _MAP_SHARED, 0, 1)
+        + _step(_RETURN, _ERRNO | _ENOMEM)
+        + _step(_RETURN, _ALLOW)
+    )
+
+
+def _ioctl_rule() -> bytes:
+    """No typing into terminals."""
+    return (
+        _step(_JUMP_EQUAL, _TIOCSTI, 1, 0)
+        + _step(_JUMP_EQUAL, _TIOCLINUX, 0, 1)
+        + _step(_RETURN, _ERRNO | _EPERM)
+        + _step(_RETURN, _ALLOW)
     )

@@ -8,6 +8,7 @@ import sys
 from typing import Any, NamedTuple
 
 _MIB = 1 << 20
+_PR_SET_DUMPABLE = 4
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_SET_SECCOMP = 22
 _MODE_FILTER = 2
@@ -42,6 +43,9 @@ def confine(wanted: Confinement) -> None:
         os.setgroups([])
         os.setresgid(wanted.uid, wanted.uid, wanted.uid)
         os.setresuid(wanted.uid, wanted.uid, wanted.uid)
+    elif not wanted.filter:
+        # Becoming another user would have done this: no program may open this process's descriptors.
+        _checked(_libc().prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "dumpable")
     _lower(resource.RLIMIT_NPROC, wanted.processes)
     if wanted.readable:
         _landlock(wanted.readable)

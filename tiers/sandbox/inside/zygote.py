@@ -263,22 +263,44 @@ def _sweep(keep: tuple[str, ...]) -> None:
 
 
 def _empty(folder: str, keep: tuple[str, ...]) -> None:
+    """Folders within folders are lifted to the top first: no depth and no length of a path is too much."""
+    lifted = 0
+    while folders := _clear(folder, lambda name: name not in keep):
+        before = lifted
+        for inner in folders:
+            for deeper in _clear(inner, lambda _: True):
+                lifted += 1
+                while os.path.lexists(f"{folder}/{lifted}"):
+                    lifted += 1
+                _tried(os.chmod, deeper, 0o700)
+                _tried(os.rename, deeper, f"{folder}/{lifted}")
+            _tried(os.rmdir, inner)
+        if before == lifted:
+            return
+
+
+def _clear(folder: str, meant: Callable[[str], bool]) -> list[str]:
+    """Remove the files of a folder, and return the folders in it."""
+    folders = []
+    _tried(os.chmod, folder, 0o1777 if folder == "/tmp" else 0o700)
     try:
-        entries = list(os.scandir(folder))
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if meant(entry.name):
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                    else:
+                        _tried(os.unlink, entry.path)
     except OSError:
-        return
-    for entry in entries:
-        if entry.name in keep:
-            continue
-        try:
-            if entry.is_dir(follow_symlinks=False):
-                os.chmod(entry.path, 0o700)
-                _empty(entry.path, ())
-                os.rmdir(entry.path)
-            else:
-                os.unlink(entry.path)
-        except OSError:
-            pass
+        pass
+    return folders
+
+
+def _tried(act: Callable[..., object], *args: Any) -> None:
+    try:
+        act(*args)
+    except OSError:
+        pass
 
 
 if sys.platform != "linux":
