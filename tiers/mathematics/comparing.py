@@ -69,6 +69,8 @@ def _compared(gold: Node, answer: Node, rules: Rules) -> Match:
     answer = _value(answer) if not isinstance(gold, Chain) else _simplified(answer)
     if isinstance(gold, Chain) and is_equality(gold):
         return _equation(gold, answer, rules)
+    if rules.kind in ("tuple", "point") and is_range(answer) and not is_range(gold):
+        return EXACT_NO
     if rules.kind == "interval" or is_range(gold) or is_range(answer):
         return _ranges(gold, answer, rules)
     if isinstance(gold, Table) or isinstance(answer, Table):

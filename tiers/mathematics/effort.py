@@ -7,11 +7,13 @@ import threading
 from tiers.mathematics.refusals import too_large
 
 MAX_PAIRS = 40_000  # pairs of terms that all multiplications may visit: about 0.2 s
+MAX_MADE_BITS = 4_000_000  # of powers, factorials and binomials that are worked out: about 0.1 s
 MAX_EVALUATIONS = 2_500  # numerical evaluations at the first precision: about 0.3 s
 
 
 class _Effort(threading.local):
     pairs = 0
+    bits = 0
     evaluations = 0
 
 
@@ -21,6 +23,7 @@ _effort = _Effort()
 def begin() -> None:
     """Start counting the work of one judgement."""
     _effort.pairs = 0
+    _effort.bits = 0
     _effort.evaluations = 0
 
 
@@ -29,6 +32,13 @@ def spend_pairs(pairs: int) -> None:
     _effort.pairs += pairs
     if _effort.pairs > MAX_PAIRS:
         raise too_large("products of sums that are too long")
+
+
+def spend_bits(bits: int) -> None:
+    """Count the size of a large integer that is worked out. Raises ``Refusal`` ``too_large``."""
+    _effort.bits += bits
+    if _effort.bits > MAX_MADE_BITS:
+        raise too_large("too many large powers, factorials or binomials")
 
 
 def spend_evaluation(precision: int) -> None:

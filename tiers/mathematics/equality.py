@@ -23,6 +23,7 @@ from tiers.mathematics.nodes import (
     Num,
     Rational,
     Sum,
+    Sym,
     absolute,
     fingerprint,
     is_scalar,
@@ -42,7 +43,9 @@ MIN_POINTS = 3
 FIRST_PRECISION = 320  # bits
 _DISCRETE = frozenset({"factorial", "factorial2", "binomial"})
 _WHOLE_NAMES = frozenset("nkmrj")
+_SCALES = (10_000_019, 999_983, 333_331, 83_339, 10_007, 499)  # up to 0.1, 1, 3, 12, 100 and 2000
 MAX_EFFORT = 3_000_000  # bits times nodes of one evaluation
+NOWHERE = "hardly defined anywhere: nowhere to compare"
 _SYMBOLIC_CODES = ("too_large",)
 
 
@@ -106,15 +109,50 @@ def _decided(gold: Node, answer: Node, tolerance: float) -> Match:
 
 
 def require_workable(node: Node) -> None:
-    """Raises ``Refusal`` for a constant that answers could only be compared with by its spelling."""
-    if not is_scalar(node) or isinstance(node, Num | Const) or symbols(node):
+    """Raises ``Refusal`` for a reference that answers could only be compared with by its spelling.
+
+    That is a constant without a value, or a function that is hardly defined anywhere.
+    """
+    if not is_scalar(node) or isinstance(node, Num | Const | Sym):
         return
     form = _form(node)
+    if symbols(node):
+        if form is None or not _is_rational_function(form):
+            _require_defined(node)
+        return
     if form is None or (form.bottom is not FORM_ONE or not decisive(form.top)):
         try:
             Evaluator(FIRST_PRECISION, {}, real=False).value(node)
         except NotReal as error:
             raise Refusal("undefined", "a value that is not defined") from error
+
+
+def _require_defined(node: Node) -> None:
+    names = sorted(symbols(node))
+    real = not any(isinstance(here, Const) and here.name == "i" for here in walk(node))
+    found = 0
+    for values in points(names, fingerprint(node), whole=_for_whole_numbers(node, node, names)):
+        try:
+            Evaluator(FIRST_PRECISION, values, real=real).value(node)
+        except NotReal:
+            continue
+        except Refusal as refusal:
+            if refusal.code == "undefined":
+                continue
+        found += 1
+        if found >= MIN_POINTS:
+            return
+    raise Refusal("undecided", NOWHERE)
+
+
+def _is_rational_function(form: Form) -> bool:
+    """Whether it is variables and constants joined by arithmetic, and so defined almost everywhere."""
+    return all(
+        isinstance(name, int) or name[0] in ("pi", "e", "i") or (name[0] == "v" and isinstance(power, int))
+        for poly in form
+        for monomial in poly
+        for name, power in monomial
+    )
 
 
 def _reference_form(gold: Node) -> Form | None:
@@ -153,12 +191,28 @@ def _rationals(
 ) -> Match:
     if gold == answer:
         return EXACT_YES
+    if gold_decimal and answer_decimal and tolerance <= DEFAULT_TOLERANCE and _apart(gold, answer):
+        return EXACT_NO
     if (gold_decimal and (answer_decimal or not _terminates(answer))) or (
         answer_decimal and not _terminates(gold)
     ):
         largest = Fraction(max(absolute(gold), absolute(answer), key=Fraction))
         return Match(absolute(gold - answer) <= Fraction(tolerance) * largest, "tolerance")
     return EXACT_NO
+
+
+def _apart(one: Rational, two: Rational) -> bool:
+    """Whether two decimals differ by a unit in the last place of the shorter one, or by more.
+
+    Then one is not the other with more digits; but beyond 14 digits it is what binary floats leave.
+    """
+    bottom = min(one.denominator, two.denominator)
+    places = 0
+    while 10**places % bottom and places < 400:
+        places += 1
+    step = Fraction(1, 10**places)
+    digits = max(absolute(one), absolute(two), key=Fraction) / step
+    return digits < 10**14 and absolute(one - two) >= step
 
 
 def _terminates(value: Rational) -> bool:
@@ -247,7 +301,9 @@ def _functions(gold: Node, answer: Node) -> Match:
     )
     compared = 0
     whole = _for_whole_numbers(gold, answer, names)
-    for values in points(names, _seed(gold, answer), whole=whole):
+    for attempt, values in enumerate(points(names, _seed(gold, answer), whole=whole)):
+        if attempt >= 2 * ATTEMPTS and compared >= MIN_POINTS:
+            break
         equal = _same_at(gold, answer, values, real)
         if equal is None:
             continue
@@ -257,7 +313,7 @@ def _functions(gold: Node, answer: Node) -> Match:
         if compared >= ENOUGH_POINTS:
             break
     if compared < MIN_POINTS:
-        raise ReferenceRefusal(Refusal("undecided", "hardly defined anywhere: nowhere to compare"))
+        raise ReferenceRefusal(Refusal("undecided", NOWHERE))
     return Match(True, "points")
 
 
@@ -287,18 +343,31 @@ def _for_whole_numbers(gold: Node, answer: Node, names: list[str]) -> bool:
 
 
 def points(names: list[str], seed: bytes, *, whole: bool = False) -> Iterator[dict[str, Rational]]:
-    """Rational points of both signs, then whole numbers (or these only); the same for the same seed."""
-    for attempt in range(ATTEMPTS if whole else 0, 2 * ATTEMPTS):
+    """Rational points of both signs, then whole numbers (or these only), then large and small ones.
+
+    The same for the same seed.
+    """
+    for attempt in range(ATTEMPTS if whole else 0, 8 * ATTEMPTS):
         values: dict[str, Rational] = {}
         for place, name in enumerate(names):
             digest = hashlib.blake2b(seed + f"{attempt}/{name}".encode(), digest_size=8).digest()
             number = int.from_bytes(digest[:4], "big")
+            if attempt >= 2 * ATTEMPTS:
+                values[name] = _far_or_near(number, attempt, whole)
+                continue
             if attempt >= ATTEMPTS:
                 values[name] = 1 + number % 40
                 continue
             size = Fraction(number % 999_983 + 1, (150_001, 400_009, 1_500_007)[attempt % 3])
             values[name] = -size if (attempt >> (place % 3)) & 1 else size
         yield values
+
+
+def _far_or_near(number: int, attempt: int, whole: bool) -> Rational:
+    if whole:
+        return 41 + number % 2_000
+    size = Fraction(number % 999_983 + 1, _SCALES[attempt % len(_SCALES)])
+    return -size if attempt // len(_SCALES) & 1 else size
 
 
 def _seed(gold: Node, answer: Node) -> bytes:

@@ -165,7 +165,7 @@ class ExpressionReader(SeriesReader):
             minus ^= self.kind() == "-"
             self.at += 1
         grouped = self.kind() == "{"
-        exponent = self._primary()
+        (exponent,) = scalars([self._primary()])
         if self.kind() == "^":
             self.at += 1
             exponent = self._raised(exponent)
@@ -335,7 +335,7 @@ class ExpressionReader(SeriesReader):
         exponent: Node | None = None
         while self.kind() in ("_", "^", "sup", "sub"):
             if self.take("_"):
-                base = self.argument()
+                (base,) = scalars([self.argument()])
             elif self.kind() == "sub":
                 base = Num(int(self.tokens[self.at][1]))
                 self.at += 1

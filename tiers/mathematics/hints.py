@@ -8,7 +8,7 @@ from tiers.mathematics.forms import Form, inverse, key, minus, rational, times
 from tiers.mathematics.judging import Judgement
 from tiers.mathematics.nodes import Braces, Brackets, Listing, Node, Num, Quantity, divide, is_scalar
 from tiers.mathematics.normal import normal
-from tiers.mathematics.refusals import Refusal
+from tiers.mathematics.refusals import BROKEN, Refusal
 
 FORMAT = {
     "no_final_answer": "Put the final answer, and nothing else, in \\boxed{…} or on a last line '#### …'.",
@@ -34,7 +34,7 @@ def hints(judgement: Judgement) -> Iterator[tuple[str, str]]:
         return
     try:
         yield from _mistake(gold, judgement.answer)
-    except Refusal:
+    except (Refusal, *BROKEN):
         return
 
 

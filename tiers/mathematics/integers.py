@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from math import comb, factorial, isqrt, lgamma, log, log2
 
+from tiers.mathematics.effort import spend_bits
 from tiers.mathematics.refusals import MAX_BITS
 
 TRIAL_BOUND = 2_000
@@ -49,6 +50,7 @@ def bounded_factorial(number: int, step: int) -> int | None:
     """``number!`` (step 1) or ``number!!`` (step 2), or ``None`` beyond the bound on its size."""
     if number < 0 or number > 20_000 or lgamma(number + 2) / log(2) > MAX_BITS * step:
         return None
+    spend_bits(int(lgamma(number + 2) / log(2)))
     if step == 1:
         return factorial(number)
     result = 1
@@ -64,8 +66,10 @@ def bounded_binomial(upper: int, lower: int) -> int | None:
     lower = min(lower, upper - lower)
     if lower < 0:
         return 0
-    if lower * (log2(upper + 1) if upper < 2**1000 else upper.bit_length()) > MAX_BITS:
+    size = lower * (log2(upper + 1) if upper < 2**1000 else upper.bit_length())
+    if size > MAX_BITS:
         return None
+    spend_bits(int(size))
     return comb(upper, lower)
 
 

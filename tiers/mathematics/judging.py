@@ -27,7 +27,7 @@ from tiers.mathematics.nodes import (
 from tiers.mathematics.nodes import Quantity as QuantityNode
 from tiers.mathematics.quantities import Rules, WrongUnit
 from tiers.mathematics.ranges import infinite, is_range
-from tiers.mathematics.refusals import Refusal
+from tiers.mathematics.refusals import BROKEN, Refusal
 from tiers.mathematics.relations import is_equality, named_value, variables
 from tiers.mathematics.words import looks_like_choice, looks_like_words, plain, read_choice, same_words
 from tiers.mathematics.written import FORMS, has_form
@@ -47,6 +47,7 @@ KINDS = (
     "text",
 )
 _MISSING = frozenset({"nan", "null", "n/a", "#n/a", "<na>"})  # what a table writes where nothing is
+BROKE_OFF = "the answer broke off the comparison"
 _SEPARATE = frozenset({"set", "tuple", "point", "interval"})
 _POINTS = frozenset({"tuple", "point"})
 _SINGLE = frozenset({"number", "expression", "percent"})
@@ -221,6 +222,9 @@ def _against(gold: Reference, found: FinalAnswer, task: Task) -> Judgement:
     except WrongUnit:
         message = "the unit is not one of what is asked for"
         return Judgement("wrong_unit", message, gold.kind, "exact", found.marker, node, gold)
+    except BROKEN as error:  # the reference did not: no answer may cost a task its score
+        message = f"{BROKE_OFF} ({type(error).__name__})"
+        return Judgement("undecided", message, gold.kind, "none", found.marker)
     except RecursionError:
         return Judgement("too_large", "the answer nests too deeply", gold.kind, "none", found.marker)
     except Refusal as refusal:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
 
+from tiers.mathematics.effort import spend_bits
 from tiers.mathematics.refusals import MAX_BITS, Refusal
 
 Rational = int | Fraction
@@ -215,7 +216,10 @@ def power(base: Node, exponent: Node) -> Node:
         value, to = base.value, exponent.value
         if not value and to <= 0:
             raise Refusal("undefined", "zero to a power that is not positive")
-        if bits(value) * abs(to) <= MAX_BITS or value in (1, -1):
+        size = bits(value) * abs(to)
+        if size <= MAX_BITS or value in (1, -1):
+            if 1_000 < size <= MAX_BITS:
+                spend_bits(size)
             to = to % 2 if value in (1, -1) else to
             result = value**to if to >= 0 else Fraction(1) / Fraction(value) ** -to
             return Num(_whole(result), base.decimal)

@@ -73,9 +73,10 @@ class NumeralReader:
         return number
 
     def _repeating(self, number: Num, decimals: int) -> Node:
-        opening, digits, closing = self.tokens[self.at + 1 : self.at + 4]
-        if opening[0] != "{" or closing[0] != "}" or not digits[1].isdigit():
+        tokens = self.tokens[self.at + 1 : self.at + 4]
+        if [kind for kind, _ in tokens] != ["{", "n", "}"] or not tokens[1][1].isdigit():
             raise unparsable("a repeating decimal that is not digits")
+        digits = tokens[1]
         self.at += 4
         period = Fraction(int(digits[1]), 10 ** len(digits[1]) - 1) / 10**decimals
         return Num(number.value + period)

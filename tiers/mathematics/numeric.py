@@ -331,7 +331,7 @@ class Separation:
 
     def _power(self, base: Node, exponent: int | Fraction) -> tuple[float, float] | None:
         here = self.bound(base)
-        if here is None:
+        if here is None or exponent.numerator.bit_length() > 60:
             return None
         upper, lower = (here[1], here[0]) if exponent < 0 else here
         upper, lower = upper * abs(exponent.numerator), lower * abs(exponent.numerator)

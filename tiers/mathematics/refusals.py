@@ -14,6 +14,15 @@ MAX_TERMS = 300  # of one expanded sum
 MAX_NESTING = 4  # of sets and tuples in each other
 
 
+BROKEN = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)  # a text that was not foreseen
+
+
 class Refusal(Exception):
     """The text is no answer that can be judged; ``code`` names why.
 
