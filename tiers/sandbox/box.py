@@ -284,28 +284,30 @@ class _Ends:
     """The ends of processes, held by descriptor: a number could be another process by now."""
 
     def __init__(self, processes: Iterator[psutil.Process]) -> None:
-        self._open: list[int] = []
+        self._open: dict[int, int] = {}
         for process in processes:
             with suppress(OSError):
-                self._open.append(os.pidfd_open(process.pid))
+                self._open[process.pid] = os.pidfd_open(process.pid)
 
     def __enter__(self) -> _Ends:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        for end in self._open:
+        for end in self._open.values():
             os.close(end)
 
     def kill_and_wait(self) -> None:
-        """Kill them all, and wait until the last one has gone."""
-        for end in self._open:
+        """Kill them all and wait until the last one has gone, reaping those that came to this process."""
+        for end in self._open.values():
             with suppress(OSError):
                 signal.pidfd_send_signal(end, signal.SIGKILL)
         until = time.monotonic() + START_S
-        for end in self._open:
+        for pid, end in self._open.items():
             poll = select.poll()
             poll.register(end, select.POLLIN)
             poll.poll(max(0.0, until - time.monotonic()) * 1000)
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
 
 
 class Limits(NamedTuple):
@@ -337,7 +339,7 @@ def _code(name: str) -> CodeType:
     spec = find_spec(f"{_INSIDE}.{name}")
     if spec is None or spec.origin is None:
         raise ImportError(f"{_INSIDE}.{name}")
-    return compile(Path(spec.origin).read_text("utf-8"), f"<{name}>", "exec", dont_inherit=True)
+    return compile(Path(spec.origin).read_text("utf-8"), f"<{name}>", "exec", dont_inherit=True, optimize=2)
 
 
 def boot_arguments(interpreter: str) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from tiers.sandbox import seccomp
 from tiers.sandbox.box import ENDED, Box, Limits, Plan, Role, Stopped, boot_arguments
-from tiers.sandbox.inside.confine import Confinement, landlock_version
+from tiers.sandbox.inside.confine import landlock_version
 from tiers.sandbox.namespaces import ENVIRONMENT, bubblewrap, command, interpreter, own_uid
 from verifier_service.domain.errors import Transient
 
@@ -48,14 +48,12 @@ class Sandbox(NamedTuple):
     def _plan(self, *, proc: bool) -> Plan:
         python, _ = interpreter()
         if self.kind == "landlock":
-            wanted = Confinement(-1, PROCESSES, FILE_MB, readable(), seccomp.build())
-            return Plan(
-                boot_arguments(python), ENVIRONMENT, (), {"confinement": tuple(wanted), "tidy": False}
-            )
+            wanted = (-1, PROCESSES, FILE_MB, readable(), seccomp.build())
+            return Plan(boot_arguments(python), ENVIRONMENT, (), {"confinement": wanted, "tidy": False})
         os.lseek(self.filter, 0, os.SEEK_SET)
         line = [*command(_found_bubblewrap(), self.filter, proc=proc), *boot_arguments(python)]
-        wanted = Confinement(own_uid(), PROCESSES, FILE_MB, (), b"")
-        return Plan(line, {}, (self.filter,), {"confinement": tuple(wanted), "tidy": True})
+        wanted = (own_uid(), PROCESSES, FILE_MB, (), b"")
+        return Plan(line, {}, (self.filter,), {"confinement": wanted, "tidy": True})
 
 
 def readable() -> tuple[str, ...]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import resource
 import sys
-from typing import Any, NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _MIB = 1 << 20
 _PR_SET_DUMPABLE = 4
@@ -20,37 +23,30 @@ _ALL_NET_RIGHTS = 3
 _ALL_SCOPES = 3
 
 
-class Confinement(NamedTuple):
-    """``uid`` is what to become (-1: stay). ``readable`` and ``filter`` are for Landlock and seccomp where
-    no namespaces stand around the process."""
+def confine(uid: int, processes: int, file_mb: int, readable: tuple[str, ...], filter: bytes) -> None:
+    """Give it up, for good. Raises ``OSError`` when any part of it cannot be had.
 
-    uid: int
-    processes: int
-    file_mb: int
-    readable: tuple[str, ...]
-    filter: bytes
-
-
-def confine(wanted: Confinement) -> None:
-    """Apply it, for good. Raises ``OSError`` when any part of it cannot be had."""
+    ``uid`` is what to become (-1: stay). ``readable`` and ``filter`` are for Landlock and seccomp where no
+    namespaces stand around the process.
+    """
     _lower(resource.RLIMIT_CORE, 0)
-    _lower(resource.RLIMIT_FSIZE, wanted.file_mb * _MIB)
+    _lower(resource.RLIMIT_FSIZE, file_mb * _MIB)
     _lower(resource.RLIMIT_NOFILE, 256)
     _lower(resource.RLIMIT_MEMLOCK, 0)
     _lower(resource.RLIMIT_MSGQUEUE, 0)
     _stack()
-    if wanted.uid >= 0:
+    if uid >= 0:
         os.setgroups([])
-        os.setresgid(wanted.uid, wanted.uid, wanted.uid)
-        os.setresuid(wanted.uid, wanted.uid, wanted.uid)
-    elif not wanted.filter:
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+    elif not filter:
         # Becoming another user would have done this: no program may open this process's descriptors.
         _checked(_libc().prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "dumpable")
-    _lower(resource.RLIMIT_NPROC, wanted.processes)
-    if wanted.readable:
-        _landlock(wanted.readable)
-    if wanted.filter:
-        seccomp(wanted.filter)
+    _lower(resource.RLIMIT_NPROC, processes)
+    if readable:
+        _landlock(readable)
+    if filter:
+        seccomp(filter)
 
 
 def limit_memory(memory_mb: int) -> None:

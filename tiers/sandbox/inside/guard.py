@@ -7,7 +7,10 @@ the tests, from ``str.format`` through any function to its constants.
 from __future__ import annotations
 
 import types
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _ASKED_BACK = ("call", "iter", "next", "getattr", "setattr", "len", "getitem")
 _BEHIND = (type, types.ModuleType, types.FrameType, types.CodeType, types.TracebackType)

@@ -10,10 +10,13 @@ import builtins
 import io
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from tiers.sandbox.inside.values import Writer, name_of, read
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
 MESSAGE = b"M"
 ROOM = 1 << 24

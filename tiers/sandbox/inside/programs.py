@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import atexit
 import builtins
 import os
 import resource
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from types import CodeType
-from typing import Any
 
 from tiers.sandbox.inside.confine import limit_memory, seccomp
 from tiers.sandbox.inside.values import TooBig, Writer
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import CodeType
+    from typing import Any
+
+    Order = Mapping[str, Any]
+
 FILE = "solution.py"
 NOTE = 3
-Order = Mapping[str, Any]
 
 
 def compiled(order: Order) -> list[CodeType]:
@@ -65,7 +70,7 @@ def job(order: Order, program: list[CodeType] | None, channel: Any) -> Callable[
         )
     assert program is not None  # noqa: S101 - for mypy: the judge compiles first
     if verb == "script":
-        return lambda: _guarded(lambda: execute(program, "__main__"))
+        return lambda: _ended(lambda: _guarded(lambda: execute(program, "__main__")))
     if verb == "series":
         return lambda: _guarded(lambda: _series(order, program, channel))
     if order["role"] == "tester":
@@ -84,6 +89,33 @@ def execute(program: Sequence[CodeType], name: str) -> dict[str, Any]:
     for code in program:
         exec(code, module.__dict__)
     return module.__dict__
+
+
+def _ended(run: Callable[[], object]) -> None:
+    """Run to the end and leave as the interpreter does, but for taking its modules apart."""
+    code: object = 0
+    try:
+        run()
+    except SystemExit as error:
+        code = error.code
+    except BaseException:  # noqa: BLE001 - whatever a program raises
+        code = 1
+        sys.excepthook(*sys.exc_info())
+    for act in (_threads_joined, atexit._run_exitfuncs, sys.stdout.flush, sys.stderr.flush):
+        try:
+            act()
+        except BaseException:  # noqa: BLE001 - as at any interpreter's end: told, and gone on
+            code = code or 120
+            sys.excepthook(*sys.exc_info())
+    if code is not None and not isinstance(code, int):
+        os.write(2, str(code).encode("utf-8", "backslashreplace") + b"\n")
+    os._exit(0 if code is None else code & 0xFF if isinstance(code, int) else 1)
+
+
+def _threads_joined() -> None:
+    threading = sys.modules.get("threading")
+    if threading is not None:
+        threading._shutdown()
 
 
 def _guarded(run: Callable[[], object]) -> None:

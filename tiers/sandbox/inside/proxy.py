@@ -7,10 +7,12 @@ because such tests are about them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
-
 from tiers.sandbox.inside.peer import Peer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
 
 
 class NotData(Exception):

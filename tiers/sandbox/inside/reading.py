@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
 
 _PLAIN = (list, dict, set, str, bytes, tuple, int, float)
 _PLAIN_NAMES = frozenset(name for kind in _PLAIN for name in dir(kind))

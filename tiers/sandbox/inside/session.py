@@ -7,12 +7,15 @@ import builtins
 import io
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from types import CodeType
-from typing import Any
 
 from tiers.sandbox.inside import programs
 from tiers.sandbox.inside.peer import Peer, Remote, described, refresh
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import CodeType
+    from typing import Any
 
 _OPERATORS = (
     "add sub mul truediv floordiv mod pow matmul and_ or_ xor lshift rshift neg pos invert abs index "

@@ -9,14 +9,21 @@ import ast
 import builtins
 import json
 import sys
-from collections.abc import Callable, Mapping
-from types import CodeType
-from typing import Any
 
 from tiers.sandbox.inside import guard, reading
 from tiers.sandbox.inside.peer import Peer, Remote, awaited
 from tiers.sandbox.inside.proxy import NotData, Proxy, Unsupported
 from tiers.sandbox.inside.session import OPERATIONS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import CodeType
+    from typing import Any
+
+    Names = dict[str, Any]
+else:
+    Names = dict
 
 RECORD = b"S"
 FILE = "test.py"
@@ -27,7 +34,7 @@ BUILTIN_ERRORS: Mapping[str, type[BaseException]] = {
 }
 
 
-class _Namespace(dict[str, Any]):
+class _Namespace(Names):
     """The tests' names. Variables of the solution are asked for every time: they change."""
 
     def __init__(self, ask: Callable[[str], Any], **names: Any) -> None:

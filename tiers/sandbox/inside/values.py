@@ -9,8 +9,14 @@ from __future__ import annotations
 
 import _json
 import sys
-from collections.abc import Callable
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Foreign = Callable[[Any], str]
+    Find = Callable[[str, Any], Any]
 
 DEPTH = 1_000
 _FRAMES = 10_000
@@ -19,8 +25,6 @@ SMALL_DIGITS_BITS = 12_000
 ALIKE = 50
 LONGEST = 20_000
 
-Foreign = Callable[[Any], str]
-Find = Callable[[str, Any], Any]
 
 _quote = _json.encode_basestring_ascii
 

@@ -6,16 +6,20 @@ length and bytes. The judge never unmarshals.
 
 from __future__ import annotations
 
+import gc
 import marshal
 import os
 import select
 import sys
 import time
-from collections.abc import Callable
-from typing import Any, NamedTuple
 
 from tiers.sandbox.inside import programs
-from tiers.sandbox.inside.confine import Confinement, confine
+from tiers.sandbox.inside.confine import confine
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 READY, COMPILED, FAULT, ENDED, MESSAGE = b"R", b"C", b"F", b"T", b"M"
 HEADER = "exit={} signal={} wall={!r} cpu={!r} peak={} over={} out={} err={} note={}\n"
@@ -62,13 +66,11 @@ class Channel:
         return b"".join(parts)
 
 
-class Pipes(NamedTuple):
+class Pipes:
     """Of one run: (reader, writer) for input, output, errors and the note that a program leaves."""
 
-    stdin: tuple[int, int]
-    out: tuple[int, int]
-    err: tuple[int, int]
-    note: tuple[int, int]
+    def __init__(self) -> None:
+        self.stdin, self.out, self.err, self.note = (os.pipe() for _ in range(4))
 
 
 def main() -> Callable[[], None] | None:
@@ -80,12 +82,13 @@ def main() -> Callable[[], None] | None:
     os.close(nowhere)
     setup = channel.receive()
     try:
-        confine(Confinement(*setup["confinement"]))
+        confine(*setup["confinement"])
     except OSError as error:
         channel.send(FAULT, str(error).encode())
         return None
     channel.send(READY, b"")
     program: Any = None
+    gc.freeze()
     while (order := channel.receive()) is not None:
         if order["verb"] == "compile":
             program = _compile(channel, order)
@@ -118,7 +121,7 @@ def _run(channel: Channel, order: dict[str, Any], program: Any, *, tidy: bool) -
         with open("/tmp/.stdin", "wb") as copy:
             copy.write(order["stdin"])
         os.chmod("/tmp/.stdin", 0o444)
-    pipes = Pipes(*(os.pipe() for _ in range(4)))
+    pipes = Pipes()
     started = time.monotonic()
     child = os.fork()
     if child == 0:
