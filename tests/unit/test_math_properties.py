@@ -8,7 +8,9 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.math_pairs import RIGHT, WRONG
 from tiers.fast.math_answer import MathAnswer, MathAnswerParams
+from tiers.mathematics.judging import BROKE_OFF
 from verifier_service.domain.evidence import Failure, Finding
 from verifier_service.domain.verifiers import CheckInput
 
@@ -121,6 +123,24 @@ def right(gold: str, answer: str) -> bool:
 def test_any_text_is_judged(text: str, gold: str) -> None:
     for response in (text, f"\\boxed{{{text}}}"):
         assert isinstance(outcome(gold, response), Finding)
+
+
+GOLDS = sorted({gold for table in (RIGHT, WRONG) for rows in table.values() for gold, _ in rows})
+TRIED = sorted(
+    {answer for table in (RIGHT, WRONG) for rows in table.values() for _, some in rows for answer in some}
+)
+JOINTS = st.sampled_from(["=", "+", "-", ",", "/", r"\approx", "<", " or ", "^", ""])
+
+
+@settings(max_examples=1_500, deadline=None)
+@given(st.sampled_from(GOLDS), JOINTS, st.sampled_from(TRIED) | answers, st.booleans())
+def test_no_answer_makes_a_good_reference_bad(gold: str, joint: str, text: str, beside: bool) -> None:
+    """A wrong answer must never become a missing reward."""
+    if not isinstance(outcome(gold, f"\\boxed{{{gold}}}"), Finding):
+        return
+    found = outcome(gold, f"\\boxed{{{gold if beside else ''}{joint}{text}}}")
+    assert isinstance(found, Finding), (gold, joint, text)
+    assert found.reason is None or BROKE_OFF not in found.reason.message, (gold, joint, text)
 
 
 @SHORT

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from tiers.mathematics.nodes import (
+    SCALARS,
     Brackets,
     Const,
     Degrees,
@@ -15,7 +16,6 @@ from tiers.mathematics.nodes import (
     Quantity,
     Table,
     divide,
-    is_scalar,
     multiply,
     negative,
 )
@@ -24,13 +24,15 @@ from tiers.mathematics.refusals import Refusal, unparsable
 
 def scalars(nodes: Sequence[Node]) -> tuple[Node, ...]:
     """The nodes, square brackets around one of them dropped. Raises ``Refusal`` for anything else."""
-    found = tuple(grouped(node) for node in nodes)
-    for node in found:
-        if not is_scalar(node):
-            raise unparsable("arithmetic with what is not a number or an expression")
-        if isinstance(node, Const) and node.name == "inf" and len(found) > 1:
+    for node in nodes:
+        kind = type(node)
+        if kind not in SCALARS:
+            if grouped(node) is node:
+                raise unparsable("arithmetic with what is not a number or an expression")
+            return scalars([grouped(each) for each in nodes])
+        if kind is Const and node.name == "inf" and len(nodes) > 1:  # type: ignore[attr-defined]
             raise Refusal("undefined", "arithmetic with infinity")
-    return found
+    return tuple(nodes)
 
 
 def grouped(node: Node) -> Node:
@@ -42,15 +44,16 @@ def grouped(node: Node) -> Node:
 
 def scaled(left: Node, right: Node) -> Node:
     """The product; a matrix may be multiplied by a number from the left. Raises ``Refusal``."""
-    if isinstance(right, Table):
+    if type(right) is Table:
         (factor,) = scalars([left])
         return Table(tuple(tuple(multiply(factor, cell) for cell in row) for row in right.rows))
-    return multiply(*scalars([left, right]))
+    left, right = scalars([left, right])
+    return multiply(left, right)
 
 
 def negated(node: Node) -> Node:
     """Minus a number, expression or matrix. Raises ``Refusal``."""
-    return scaled(Num(-1), node) if isinstance(node, Table) else negative(scalars([node])[0])
+    return scaled(Num(-1), node) if type(node) is Table else negative(scalars([node])[0])
 
 
 def worked_in(quantity: Quantity) -> Node:

@@ -49,7 +49,9 @@ def same_answer(gold: Node, answer: Node, rules: Rules) -> Match:
     Raises ``Refusal`` (the answer's fault), ``WrongUnit`` or ``equality.ReferenceRefusal``.
     """
     match = _compared(gold, answer, rules)
-    if match.equal and match.method == "exact" and only_approximate(answer) and not _inexact(gold):
+    if type(answer) is not Chain or not match.equal or match.method != "exact":
+        return match
+    if only_approximate(answer) and not _inexact(gold):
         return EXACT_NO  # 'about 42' does not say 42
     return match
 

@@ -21,6 +21,7 @@ from tiers.mathematics.nodes import (
     Const,
     Node,
     Num,
+    Power,
     Rational,
     Sum,
     Sym,
@@ -46,6 +47,7 @@ _WHOLE_NAMES = frozenset("nkmrj")
 _SCALES = (10_000_019, 999_983, 333_331, 83_339, 10_007, 499)  # up to 0.1, 1, 3, 12, 100 and 2000
 MAX_EFFORT = 3_000_000  # bits times nodes of one evaluation
 NOWHERE = "hardly defined anywhere: nowhere to compare"
+_WHOLE_LINE = frozenset({"sin", "cos", "arctan", "sinh", "cosh", "tanh", "abs", "floor", "ceil"})
 _SYMBOLIC_CODES = ("too_large",)
 
 
@@ -115,11 +117,11 @@ def require_workable(node: Node) -> None:
     """
     if not is_scalar(node) or isinstance(node, Num | Const | Sym):
         return
-    form = _form(node)
     if symbols(node):
-        if form is None or not _is_rational_function(form):
+        if not _defined_almost_everywhere(node):
             _require_defined(node)
         return
+    form = _form(node)
     if form is None or (form.bottom is not FORM_ONE or not decisive(form.top)):
         try:
             Evaluator(FIRST_PRECISION, {}, real=False).value(node)
@@ -145,14 +147,18 @@ def _require_defined(node: Node) -> None:
     raise Refusal("undecided", NOWHERE)
 
 
-def _is_rational_function(form: Form) -> bool:
-    """Whether it is variables and constants joined by arithmetic, and so defined almost everywhere."""
-    return all(
-        isinstance(name, int) or name[0] in ("pi", "e", "i") or (name[0] == "v" and isinstance(power, int))
-        for poly in form
-        for monomial in poly
-        for name, power in monomial
-    )
+def _defined_almost_everywhere(node: Node) -> bool:
+    """Whether that is plain: no logarithm, no root of a variable, no power of a negative number."""
+    for here in walk(node):
+        if isinstance(here, Call) and here.name not in _WHOLE_LINE:
+            return False
+        if isinstance(here, Power) and not (
+            isinstance(here.exponent, Num) and here.exponent.value.denominator == 1
+        ):
+            base = here.base
+            if not (isinstance(base, Const) or (isinstance(base, Num) and base.value > 0)):
+                return False
+    return True
 
 
 def _reference_form(gold: Node) -> Form | None:

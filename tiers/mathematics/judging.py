@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -48,6 +49,7 @@ KINDS = (
 )
 _MISSING = frozenset({"nan", "null", "n/a", "#n/a", "<na>"})  # what a table writes where nothing is
 BROKE_OFF = "the answer broke off the comparison"
+_NO_WORDS = re.compile(r"[0-9.,/+*^\s$-]*+(?:\\[dt]?frac[0-9{}]*+)?")
 _SEPARATE = frozenset({"set", "tuple", "point", "interval"})
 _POINTS = frozenset({"tuple", "point"})
 _SINGLE = frozenset({"number", "expression", "percent"})
@@ -123,11 +125,14 @@ def _read_reference(text: str, task: Task) -> Reference:
     found = final_answer(text, unboxed=True)
     content = ", ".join(found.parts)
     kind = task.kind
-    if kind == "choice" or (kind is None and (task.choices is not None or looks_like_choice(content))):
+    words = "" if kind is not None or _NO_WORDS.fullmatch(content) else plain(content)
+    if kind == "choice" or (
+        kind is None and (task.choices is not None or looks_like_choice(content, words))
+    ):
         return Reference(content, "choice", letters=read_choice(content, _choices(task)))
-    if kind != "text" and plain(content).casefold() in _MISSING:
+    if content.strip("$ ").casefold() in _MISSING and kind != "text":
         raise Refusal("empty_answer", "a mark for a missing value")
-    if kind == "text" or (kind is None and looks_like_words(content)):
+    if kind == "text" or (kind is None and looks_like_words(words)):
         if not plain(content):
             raise Refusal("empty_answer", "no words")
         return Reference(content, "text")

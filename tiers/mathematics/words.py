@@ -78,17 +78,18 @@ def read_choice(text: str, choices: Mapping[str, str] | None = None) -> frozense
     return frozenset({letter})
 
 
-def looks_like_choice(text: str) -> bool:
-    """Whether a reference is the letter of a choice: ``(B)``, ``\\text{B}``, ``A`` to ``E``."""
-    words = plain(text)
+def looks_like_choice(text: str, words: str) -> bool:
+    """Whether a reference is the letter of a choice: ``(B)``, ``\\text{B}``, ``A`` to ``E``.
+
+    ``words`` is the text as ``plain`` gives it.
+    """
     return bool(re.fullmatch(r"\([A-J]\)|[A-E][.)]?", words)) or (
         "\\text" in text and bool(re.fullmatch(r"\(?[A-J]\)?", words))
     )
 
 
-def looks_like_words(text: str) -> bool:
-    """Whether a reference is plain words rather than mathematics."""
-    words = plain(text)
+def looks_like_words(words: str) -> bool:
+    """Whether a reference, as ``plain`` gives it, is words rather than mathematics."""
     if _CLOCK.fullmatch(words):
         return True
     if "\\" in words or not _WORDS.fullmatch(words):
