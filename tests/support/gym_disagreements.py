@@ -169,10 +169,17 @@ JUDGEMENTS: tuple[Judgement, ...] = (
         "A digit beyond the precision of a binary float (number_format), or far beyond the three "
         "significant figures that are asked for (power_function).",
         {
-            "one more": {"number_format": (1, 3, 6), "power_function": (0, 1, 4, 5, 6)},
-            "one less": {"number_format": (1, 3, 6), "power_function": (0, 1, 4, 5, 6)},
+            "one more": {"number_format": (1, 3, 6), "power_function": (0, 1, 4)},
+            "one less": {"number_format": (1, 3, 6), "power_function": (0, 1, 4)},
             "digit added": {"number_format": (0, 1, 3, 4, 6), "power_function": (0, 1, 4, 5, 6)},
         },
+    ),
+    Judgement(
+        "them",
+        "either",
+        "Another last digit of up to 14. Only three significant figures are asked for, but who writes more "
+        "should write the right ones: two decimals that differ by a unit of the last place are not equal.",
+        {"one more": {"power_function": (5, 6)}, "one less": {"power_function": (5, 6)}},
     ),
     Judgement(
         "them",
