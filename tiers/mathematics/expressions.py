@@ -278,11 +278,8 @@ class ExpressionReader(SeriesReader):
             self.depth -= 1
             return Brackets("[", (), "]")
         items = [self.member() if opening in ("(", "[") else self.expression()]
-        if opening == "{" and self.tokens[self.at] in (("c", "over"), ("c", "choose")):
-            word = self.tokens[self.at][1]
-            self.at += 1
-            pair = scalars([items[0], self.expression()])
-            items = [divide(*pair) if word == "over" else Call("binomial", pair)]
+        if opening == "{" and self.kind() == "c":
+            items = [self._stacked(items[0])]
         while opening in ("(", "[") and (self.take(",") or self.take(";")):
             items.append(self.member())
         self.bars = bars
@@ -309,6 +306,15 @@ class ExpressionReader(SeriesReader):
         if name is None:
             raise unparsable("brackets around what needs none")
         return Call(name, scalars([inner]))
+
+    def _stacked(self, upper: Node) -> Node:
+        """``{a \\over b}`` and ``{a \\choose b}``, after ``a``."""
+        word = self.tokens[self.at][1]
+        if word not in ("over", "choose"):
+            return upper
+        self.at += 1
+        pair = scalars([upper, self.expression()])
+        return divide(*pair) if word == "over" else Call("binomial", pair)
 
     def _inside(self) -> bool:
         """Whether square brackets with one value inside serve as round ones: a factor is beside them."""
