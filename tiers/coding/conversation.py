@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import select
 import time
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from tiers.sandbox.box import (
 )
 
 MAX_MESSAGES = 200_000
+_FAULT = re.compile(rb"E[A-Za-z_][A-Za-z0-9_]{0,59}\|[0-9]{1,7}\Z")
 _CODES = frozenset(
     (
         "passed",
@@ -158,7 +160,12 @@ class Conversation:
             note = rest[int(fields["out"]) + int(fields["err"]) :]
         except (KeyError, ValueError):
             return ""
-        return note[1:100].decode("utf-8", "replace") if note[:1] == b"E" else ""
+        return read_fault(note)
+
+
+def read_fault(note: bytes) -> str:
+    """Class and line of what was raised, from a note; whatever else a program left there is nothing."""
+    return note[1:].decode("ascii") if _FAULT.match(note) else ""
 
 
 def _told(body: bytes) -> Told:

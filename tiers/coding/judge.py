@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, cast
 
 from tiers.coding.cases import Call, Case, Source, Stdio
 from tiers.coding.compare import NotData, decode, same_output, same_python, same_value
-from tiers.coding.conversation import Conversation, Heard, Told
+from tiers.coding.conversation import Conversation, Heard, Told, read_fault
 from tiers.sandbox.box import COMPILED, Box, Limits, Stopped
 from tiers.sandbox.languages import PYTHON
 from tiers.sandbox.probe import Sandbox, run_order
@@ -93,7 +93,7 @@ def _one(
     else:
         run = workshop.call(case.target, case.args, case.kwargs, limits)
         code = _ended_badly(run, limits) or _returned(run, case, rules)
-    fault = run.note[1:100].decode("utf-8", "replace") if run.note[:1] == b"E" else ""
+    fault = read_fault(run.note)
     yield TestResult(case.id, code, time.monotonic() - started, run.cpu_s, run.peak_mb, fault)
 
 
