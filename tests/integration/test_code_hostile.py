@@ -161,6 +161,16 @@ def test_a_program_cannot_put_the_blame_on_the_tests(answer: str) -> None:
     refused(answer, SOURCE)
 
 
+def test_an_error_of_the_program_s_may_be_derived_from_if_it_is_one() -> None:
+    tests = [
+        "class Mine(SealError): pass\ntry:\n    raise Mine\nexcept SealError:\n    assert seal(1) == 1"
+    ]
+    seal = "def seal(n): return n\n"
+    assert verify(seal + "class SealError(Exception): pass", tests).score == 1.0
+    assert refused(seal + "class SealError: pass", tests) == "no_such_function"
+    assert refused(seal + "SealError = 5", tests) == "no_such_function"
+
+
 @pytest.mark.parametrize(
     ("answer", "tests"),
     [

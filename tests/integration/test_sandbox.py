@@ -293,7 +293,6 @@ def test_a_sandbox_that_leaks_is_refused(sandbox: probe.Sandbox, monkeypatch: py
     leaking = probe._namespaces()
     with pytest.raises(NoSandbox, match="other files can be read"):
         probe._proved(leaking)
-    os.close(leaking.filter)
 
 
 def test_a_verifier_process_reaps_what_comes_back_to_it() -> None:
@@ -313,9 +312,10 @@ print(len(psutil.Process().children(recursive=True)))
 def test_a_failing_sandbox_is_the_machine_s_fault(
     sandbox: probe.Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe, "command", lambda *_args, **_kwargs: ["/bin/false"])
-    with pytest.raises(Transient):
-        sandbox.open()
+    for program in ("/bin/false", "/bin/no-such-program"):
+        monkeypatch.setattr(probe, "command", lambda *_args, program=program, **_kwargs: [program])
+        with pytest.raises(Transient):
+            sandbox.open()
 
 
 def test_the_filter_exists_for_both_architectures() -> None:

@@ -122,3 +122,20 @@ def test_packages_and_the_service_itself_are_not_there(
     for needed in ("/usr/bin", "/usr", "/"):
         monkeypatch.chdir(needed)
         assert Path(needed) not in namespaces.hidden(prefix)
+
+
+def test_copies_of_a_process_start_boxes_at_once(sandbox: probe.Sandbox) -> None:
+    """They share every open file with its place, and each box wants its whole filter."""
+    copies = []
+    for _ in range(4):
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                for _ in range(12):
+                    sandbox.open().close()
+                code = 0
+            finally:
+                os._exit(code)
+        copies.append(pid)
+    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in copies] == [0] * 4

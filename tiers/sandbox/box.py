@@ -27,6 +27,7 @@ Trouble = Literal["time_limit", "memory_limit", "gone", "garbled"]
 
 SAMPLE_S = 0.02
 FAREWELL_S = 0.25
+_LET_GO = 2  # bubblewrap's own first process, and ours
 START_S = 20.0
 MAX_ANSWER = 1 << 25
 READY, COMPILED, FAULT, ENDED, LIMIT, MESSAGE, RECORD = b"R", b"C", b"F", b"T", b"L", b"M", b"S"
@@ -58,8 +59,9 @@ for name, code in marshal.loads(exactly(int.from_bytes(exactly(4), "big"))):
     exec(code, module.__dict__)
 job = sys.modules["tiers.sandbox.inside.zygote"].main()
 del exactly, name, code, module
-if job is not None:
-    job()
+if job is None:
+    os._exit(0)
+job()
 """
 
 
@@ -79,7 +81,7 @@ class Stopped(Exception):
 
 
 class Plan(NamedTuple):
-    """How to start a box: command line, environment, descriptors to pass, and the set-up order."""
+    """How to start a box, once: command line, environment, descriptors to pass, and the set-up order."""
 
     command: list[str]
     environment: dict[str, str]
@@ -96,18 +98,10 @@ class Box:
         self.room = MAX_ANSWER
         self._sampled = 0.0
         self._buffer = bytearray()
-        self._process = subprocess.Popen(
-            plan.command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=plan.environment,
-            pass_fds=plan.descriptors,
-            cwd="/",
-            start_new_session=True,
-        )
+        self._enclosed = bool(plan.setup["tidy"])
+        self._process = _started(plan)
         self._leader = psutil.Process(self._process.pid)
-        self._gauge = Gauge(self._leader, enclosed=bool(plan.setup["tidy"]))
+        self._gauge = Gauge(self._leader, enclosed=self._enclosed)
         assert self._process.stdin is not None  # noqa: S101 - for mypy: they are pipes
         assert self._process.stdout is not None  # noqa: S101
         self._orders, self._results = self._process.stdin.fileno(), self._process.stdout.fileno()
@@ -145,16 +139,23 @@ class Box:
         return self._results
 
     def close(self) -> None:
-        """Kill everything inside, and return when it is gone."""
+        """End everything inside, and return when it is gone.
+
+        Programs are killed, and the first process inside is let go: it collects what they used, and so it
+        is counted. What is not gone soon after is killed.
+        """
+        with suppress(OSError):
+            self._process.stdin.close()  # type: ignore[union-attr]
         if self._process.returncode is None:
             with _Ends(descendants(self._leader)) as ends:
-                self._process.kill()
+                ends.kill(after=_LET_GO if self._enclosed else 0)
+                if not _ended_within(self._process.pid, FAREWELL_S):
+                    self._process.kill()
                 self._process.wait()
-                ends.kill_and_wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
+                ends.kill()
+                ends.wait()
+        with suppress(OSError):
+            self._process.stdout.close()  # type: ignore[union-attr]
 
     def order(self, order: Mapping[str, Any]) -> None:
         """Send an order; it leaves while an answer is awaited."""
@@ -235,7 +236,11 @@ class Box:
                 del self._buffer[: 5 + length]
                 return answer
         if gone:
+            killed = self._enclosed and _ended_within(self._process.pid, SAMPLE_S) and self._process.wait() < 0
             self.close()
+            if killed:
+                # Nothing inside can reach bubblewrap: whoever did this is not the program.
+                raise Transient("sandbox_failed", "the sandbox was killed from outside")
             raise Stopped("gone")
         return None
 
@@ -280,6 +285,25 @@ class Box:
         return True
 
 
+def _started(plan: Plan) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            plan.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=plan.environment,
+            pass_fds=plan.descriptors,
+            cwd="/",
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise Transient("sandbox_failed", f"the sandbox did not start ({error})") from None
+    finally:
+        for descriptor in plan.descriptors:
+            os.close(descriptor)
+
+
 class _Ends:
     """The ends of processes, held by descriptor: a number could be another process by now."""
 
@@ -296,11 +320,14 @@ class _Ends:
         for end in self._open.values():
             os.close(end)
 
-    def kill_and_wait(self) -> None:
-        """Kill them all and wait until the last one has gone, reaping those that came to this process."""
-        for end in self._open.values():
+    def kill(self, after: int = 0) -> None:
+        """Kill them, but for the first ones."""
+        for end in list(self._open.values())[after:]:
             with suppress(OSError):
                 signal.pidfd_send_signal(end, signal.SIGKILL)
+
+    def wait(self) -> None:
+        """Wait until the last one has gone, and reap those that came to this process."""
         until = time.monotonic() + START_S
         for pid, end in self._open.items():
             poll = select.poll()
@@ -308,6 +335,17 @@ class _Ends:
             poll.poll(max(0.0, until - time.monotonic()) * 1000)
             with suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
+
+
+def _ended_within(pid: int, seconds: float) -> bool:
+    """Whether a child of this process, not reaped yet, has ended by then."""
+    end = os.pidfd_open(pid)
+    try:
+        poll = select.poll()
+        poll.register(end, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
+    finally:
+        os.close(end)
 
 
 class Limits(NamedTuple):

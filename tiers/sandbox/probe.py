@@ -33,7 +33,7 @@ class Sandbox(NamedTuple):
     """A way to start boxes that has been tried. ``languages`` says whether other programs can be run."""
 
     kind: Kind
-    filter: int
+    filter: bytes
     child_filter: bytes
 
     def open(self, role: Role = "plain", *, proc: bool = False) -> Box:
@@ -50,10 +50,13 @@ class Sandbox(NamedTuple):
         if self.kind == "landlock":
             wanted = (-1, PROCESSES, FILE_MB, readable(), seccomp.build())
             return Plan(boot_arguments(python), ENVIRONMENT, (), {"confinement": wanted, "tidy": False})
-        os.lseek(self.filter, 0, os.SEEK_SET)
-        line = [*command(_found_bubblewrap(), self.filter, proc=proc), *boot_arguments(python)]
+        # One of its own for each box: copies of this process would share the place where it is read.
+        file = os.memfd_create("sandbox-filter", os.MFD_CLOEXEC)
+        os.write(file, self.filter)
+        os.lseek(file, 0, os.SEEK_SET)
+        line = [*command(_found_bubblewrap(), file, proc=proc), *boot_arguments(python)]
         wanted = (own_uid(), PROCESSES, FILE_MB, (), b"")
-        return Plan(line, {}, (self.filter,), {"confinement": wanted, "tidy": True})
+        return Plan(line, {}, (file,), {"confinement": wanted, "tidy": True})
 
 
 def readable() -> tuple[str, ...]:
@@ -107,10 +110,7 @@ def _found_bubblewrap() -> str:
 
 def _namespaces() -> Sandbox:
     _found_bubblewrap()
-    program = seccomp.build()
-    filter_file = os.memfd_create("sandbox-filter", os.MFD_CLOEXEC)
-    os.write(filter_file, program)
-    return Sandbox("namespaces", filter_file, b"")
+    return Sandbox("namespaces", seccomp.build(), b"")
 
 
 def _landlock() -> Sandbox:
@@ -121,7 +121,7 @@ def _landlock() -> Sandbox:
         raise NoSandbox(
             f"Landlock ABI {LANDLOCK_ABI} (Linux 6.12) is needed, {platform.release()} has {version}"
         )
-    return Sandbox("landlock", -1, seccomp.build(alone=True))
+    return Sandbox("landlock", b"", seccomp.build(alone=True))
 
 
 _ESCAPES = """

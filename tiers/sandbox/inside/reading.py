@@ -83,6 +83,15 @@ def methods(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
                     yield f"{node.name}.{method.name}", method
 
 
+def derived_errors(tree: ast.Module) -> Iterator[str]:
+    """Names of errors that classes of the tests are derived from: these can be had here, other classes of
+    the solution's cannot."""
+    for node in ast.walk(tree):
+        for base in node.bases if isinstance(node, ast.ClassDef) else ():
+            if isinstance(base, ast.Name) and base.id.endswith(("Error", "Exception", "Warning")):
+                yield base.id
+
+
 def libraries(tree: ast.Module, names: list[str]) -> Iterator[str]:
     """Names that can only be modules of the standard library: nothing else is done with them than to read
     what these modules have. The tests use the real ones, whatever the solution calls by these names."""

@@ -136,13 +136,18 @@ class Testing:
     def _stand_ins(self, names: list[str], namespace: _Namespace) -> None:
         """Put what the solution has under these names into the namespace."""
         found = self._peer.ask("names", [names])
+        errors = set(reading.derived_errors(self._tree))
         own = [name for name in names if name != self._order["entry_point"]]
         namespace.update((name, reading.imported(name)) for name in reading.libraries(self._tree, own))
         for name in names:
             kind, *rest = found[name]
             if name in namespace:
                 continue
-            if kind == "missing" or (kind == "module" and reading.imported(rest[0]) is None):
+            if (
+                kind == "missing"
+                or (kind == "module" and reading.imported(rest[0]) is None)
+                or (kind != "exception" and name in errors)
+            ):
                 self.missing.add(name)
             elif kind == "module":
                 namespace[name] = reading.imported(rest[0])
