@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from tiers.catalog_sources import BrokenPlugin, Sources
+from tiers.catalog_sources import BrokenPlugin, Sources, installed_version
 from verifier_service.domain.errors import InvalidInput, NotFound
 from verifier_service.domain.extraction import candidate_of
 from verifier_service.domain.ladders import LadderSpec, VerifierUse
@@ -35,7 +34,7 @@ class VerifierCatalog:
         self._verifiers = {name: sources.load(name) for name in sources.names()}
         self._schemas = {name: _schema(name, verifier) for name, verifier in self._verifiers.items()}
         self._libraries = {
-            name: {library: _installed_version(library) for library in verifier.info.libraries}
+            name: {library: installed_version(library) for library in verifier.info.libraries}
             for name, verifier in self._verifiers.items()
         }
         self._unavailable = {name: _unavailable(name, found) for name, found in self._verifiers.items()}
@@ -159,13 +158,6 @@ def _unavailable(name: str, verifier: Verifier) -> str | None:
         return verifier.unavailable()
     except Exception as error:
         raise BrokenPlugin(f"verifier {name}: its availability check raised: {error}") from error
-
-
-def _installed_version(library: str) -> str:
-    try:
-        return version(library)
-    except PackageNotFoundError:
-        return "missing"
 
 
 def _read_maps(folder: Path) -> Iterator[QuantityMap]:

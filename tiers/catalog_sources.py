@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from types import MappingProxyType
 
 from verifier_service.domain.verifiers import Verifier
 
 ENTRY_POINT_GROUP = "verifier_service.verifiers"
+INTERPRETER = "python"
 
 SHIPPED: Mapping[str, str] = MappingProxyType(
     {
@@ -93,6 +95,16 @@ def load_path(path: str) -> Verifier:
     if not isinstance(verifier, Verifier):
         raise BrokenPlugin("is not a subclass of Verifier")
     return verifier
+
+
+def installed_version(library: str) -> str:
+    """The version of a distribution, or of ``python`` itself; ``missing`` where there is none."""
+    if library == INTERPRETER:
+        return platform.python_version()
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return "missing"
 
 
 def _installed() -> Iterator[tuple[str, str]]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
-from tiers.catalog_sources import Sources
+from tiers.catalog_sources import Sources, installed_version
 from tiers.child_wire import Ready
 from verifier_service.domain.verifiers import Verifier
 
@@ -32,12 +31,5 @@ def warmed(sources: Sources, name: str) -> Warm:
         raise Unusable(f"{type(error).__name__}: {error}") from error
     if reason is not None:
         raise Unusable(reason)
-    libraries = {library: _installed_version(library) for library in verifier.info.libraries}
+    libraries = {library: installed_version(library) for library in verifier.info.libraries}
     return Warm(verifier, Ready(verifier=name, version=verifier.info.version, libraries=libraries))
-
-
-def _installed_version(library: str) -> str:
-    try:
-        return version(library)
-    except PackageNotFoundError:
-        return "missing"

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tiers.fast.code_tests import CodeParams, CodeTests
@@ -19,6 +24,7 @@ from verifier_service.domain.errors import Resource, TaskError, Transient
 from verifier_service.domain.evidence import Finding, Verdict
 from verifier_service.domain.verifiers import CheckInput
 
+ROOT = Path(__file__).resolve().parents[2]
 ADD = "def add(a, b):\n    return a + b\n"
 SAME = """class Same:
     def __eq__(self, o): return True
@@ -188,6 +194,67 @@ def test_speed_is_measured_against_the_reference_in_the_same_run() -> None:
         verify(slow, calls, {"score": "speed"})
     with pytest.raises(TaskError, match="does not pass its own tests"):
         verify(slow, {"tests": calls, "solution": "def f(n): return 1"}, {"score": "speed"})
+
+
+SPIN = "import time\nwhile time.process_time() < 0.6: pass\n"
+CALLED = "def f():\n    import time\n    while time.process_time() < 0.6: pass\n    return 1"
+CHARGED = """
+import ctypes, json, resource, sys
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # as in a child of the harness, orphans come back to this process
+from tests.integration.test_code_tests import verify
+answer, tests, limit_s = json.loads(sys.argv[1])
+verify(answer, tests, time_limit_s=limit_s)
+usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(usage.ru_utime + usage.ru_stime)
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "tests", "limit_s"),
+    [
+        (SPIN + "print(1)", [{"stdout": "1"}], 5.0),
+        (CALLED, ["assert f() == 1"], 5.0),
+        (CALLED, ["assert round(f()) == 1"], 5.0),
+        ("while True: pass", [{"stdout": "1"}], 0.6),
+        ("def f():\n    while True: pass", ["assert f() == 1"], 0.6),
+        ("def f():\n    while True: pass", ["assert round(f()) == 1"], 0.6),
+        ("import os\nos.fork()\n" + SPIN + "print(1)", [{"stdout": "1"}], 5.0),
+    ],
+)
+def test_what_a_program_uses_is_charged(answer: str, tests: Any, limit_s: float) -> None:
+    """The harness reads what its child's ended children used: it has to reach the child."""
+    asked = json.dumps([answer, tests, limit_s])
+    ended = subprocess.run(
+        [sys.executable, "-c", CHARGED, asked], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    assert float(ended.stdout) > 0.5
+
+
+SLEEPER = "import time\ndef f(): time.sleep(9)\nif __name__ == '__main__': f()"
+
+
+def test_a_sandbox_that_is_killed_from_outside_is_no_verdict() -> None:
+    def kill() -> None:
+        until = time.monotonic() + 20.0
+        while time.monotonic() < until:
+            for process in psutil.Process().children():
+                if process.name() == "bwrap" and len(process.children(recursive=True)) > 2:
+                    process.kill()
+                    return
+            time.sleep(0.02)
+
+    for tests in ([{"stdout": "1"}], ["assert f() == 1"], ["assert round(f()) == 1"]):
+        killer = threading.Thread(target=kill)
+        killer.start()
+        try:
+            with pytest.raises(Transient):
+                verify(
+                    "import time\ndef f(): time.sleep(9)\nif __name__ == '__main__': f()",
+                    tests,
+                    time_limit_s=9.0,
+                )
+        finally:
+            killer.join()
 
 
 SOURCES = {

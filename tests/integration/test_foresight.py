@@ -235,6 +235,33 @@ def test_batches_that_share_checks_store_each_once(told: Story, order: tuple[int
     assert not any(worker.drain_once() for worker in told.workers)
 
 
+def test_what_was_foreseen_under_another_ladder_is_not_believed(told: Story) -> None:
+    """The ladder changes between the climb in memory and the commit: the new version decides."""
+    loose = {
+        "name": "close",
+        "candidate": {"kind": "math"},
+        "outcome": {"use": "math.answer"},
+        "truth": "fast",
+        "tiers": {"fast": [{"use": "math.answer", "params": {"relative_tolerance": 0.1}}]},
+    }
+    strict = {**loose, "tiers": {"fast": [{"use": "math.answer"}]}}
+    item = {
+        "id": "t",
+        "ladder": "close",
+        "answer": "\\boxed{1.05}",
+        "problem": {"reference": {"answer": "1.01"}},
+    }
+    told.put_ladder(loose)
+    batch = parsed([item])
+    seen = foresee(told, "r", batch)
+    assert any(plan.ended is not None for plan in seen.plans.values())
+    told.put_ladder(strict)
+    commit(told, "r", batch, seen)
+    told.fast()
+    record = told.latest("r", "t")
+    assert (record.reward, record.status) == (0.0, RewardStatus.FINAL)
+
+
 def test_a_check_under_way_is_not_made_twice(told: Story) -> None:
     """What the queue has is left to the queue, whenever it came there."""
     batch = parsed(BATCH[:1])

@@ -68,6 +68,7 @@ class CodeTests(Verifier):
         summary="The program passes the task's tests, run in a sandbox and judged outside of it",
         reads=frozenset({"candidate", "inputs", "reference"}),
         on_limit="reject",
+        libraries=("python",),
         quantities=("runtime", "peak_memory", "speedup"),
         limits=Limits(time_s=120.0, memory_mb=6144, max_batch=16),
         typical_cpu_s=0.05,

@@ -236,7 +236,9 @@ class Box:
                 del self._buffer[: 5 + length]
                 return answer
         if gone:
-            killed = self._enclosed and _ended_within(self._process.pid, SAMPLE_S) and self._process.wait() < 0
+            killed = (
+                self._enclosed and _ended_within(self._process.pid, SAMPLE_S) and self._process.wait() < 0
+            )
             self.close()
             if killed:
                 # Nothing inside can reach bubblewrap: whoever did this is not the program.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from verifier_service.domain.cases import Case
+from verifier_service.domain.cases import Case, Standing
 from verifier_service.domain.checks import CheckRef, CheckView, DemandView, NewCheck
 from verifier_service.domain.digests import candidate_digest
 from verifier_service.domain.evidence import TIERS, Cost, Tier
@@ -20,6 +20,19 @@ UNLOADED = 0
 _NO_COST = Cost()
 
 Subject = tuple[str, str | None]
+PlanKey = tuple[str, str, str, int, str, str]
+
+
+def plan_key(standing: Standing, path: str) -> PlanKey:
+    """What a check planned in advance is good for: this content, under this version of its ladder."""
+    return (
+        standing.id,
+        standing.content,
+        standing.ladder,
+        standing.ladder_version,
+        path,
+        standing.subject,
+    )
 
 
 def subject_of(catalog: Catalog, case: Case) -> Subject | None:

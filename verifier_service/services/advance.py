@@ -13,9 +13,11 @@ from verifier_service.domain.cases import Body, Case
 from verifier_service.domain.checks import CheckRef, DemandView, NewCheck, NewDemand
 from verifier_service.domain.climb import (
     STEP_REASON,
+    PlanKey,
     demand_on,
     identified,
     missing,
+    plan_key,
     subject_of,
     view_of,
     with_demands,
@@ -37,7 +39,7 @@ class Known:
     made before, by the trajectory's id, the rung's path and the subject; some have ended, too."""
 
     bodies: Mapping[int, Body] = field(default_factory=dict)
-    plans: Mapping[tuple[str, str, str], NewCheck] = field(default_factory=dict)
+    plans: Mapping[PlanKey, NewCheck] = field(default_factory=dict)
 
 
 KNOW_NOTHING = Known()
@@ -135,7 +137,7 @@ def _demand_fast(
     secrets = {name: tx.projects.secret(name) for name in {case.standing.project for case, _ in wanted}}
     for case, rung in wanted:
         standing = case.standing
-        check = known.plans.get((standing.id, rung.path, standing.subject))
+        check = known.plans.get(plan_key(standing, rung.path))
         if check is None:
             secret = secrets[standing.project]
             source, body = case.ladder.spec.candidate, bodies[standing.pk]

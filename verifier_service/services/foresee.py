@@ -16,7 +16,16 @@ from functools import partial
 from verifier_service.domain.attempts import completion_of, job_of
 from verifier_service.domain.cases import Body, Case, NewTrajectory
 from verifier_service.domain.checks import CheckRef, CheckView, Claim, Completion, DemandView, NewCheck
-from verifier_service.domain.climb import demand_on, identified, missing, subject_of, view_of, with_demands
+from verifier_service.domain.climb import (
+    PlanKey,
+    demand_on,
+    identified,
+    missing,
+    plan_key,
+    subject_of,
+    view_of,
+    with_demands,
+)
 from verifier_service.domain.contents import body_of, new_trajectory, standing_of
 from verifier_service.domain.errors import InvalidInput, NotFound
 from verifier_service.domain.evidence import Cost, Tier
@@ -35,9 +44,6 @@ QUICK_S = 0.02  # what takes longer gains nothing from being foreseen
 FIRST_S = 2.0  # until the first result: a cold child has to load its libraries
 NEXT_S = 0.5  # between results
 SLICE_S = 0.2  # what is asked of the child at once, by the verifiers' own estimate
-
-
-PlanKey = tuple[str, str, str]  # a trajectory's id, the path of a rung, the subject
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -208,7 +214,7 @@ class Foresight:
         for position, rung, plan in self._planned:
             check = plan._replace(ended=self._endings.get(plan.key))
             standing = self._climbing[position].standing
-            self._plans[standing.id, rung.path, standing.subject] = check
+            self._plans[plan_key(standing, rung.path)] = check
             view = self._view(check)
             if view is None:
                 open_cases.add(position)
