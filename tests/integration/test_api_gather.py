@@ -152,3 +152,29 @@ def test_errors_of_items_keep_their_places(service: Service) -> None:
     bad = InvalidInput("not_finite", "by hand", field="x")
     [outcome] = together(service, [("run", [item("a"), bad, item("b", ladder="nobody"), item("c")])])
     assert statuses(outcome) == ["accepted", "invalid", "invalid", "accepted"]
+
+
+def test_a_dispatcher_that_fails_holds_up_nobody(service: Service) -> None:
+    """Its batch is told, and those that come after it are taken in."""
+
+    class Broken:
+        broken = True
+
+        def wake(self, tiers: object) -> None:
+            if self.broken:
+                raise ConnectionError("gone")
+
+        def announce(self, project: str, run: str) -> None:
+            """Nobody listens."""
+
+    dispatcher = Broken()
+    gatherer = Gatherer(replace(service, dispatcher=dispatcher))  # type: ignore[arg-type]
+
+    async def go() -> tuple[Any, Any]:
+        first = await asyncio.gather(gatherer.submit("default", "r", [item("a")]), return_exceptions=True)
+        dispatcher.broken = False
+        return first[0], await asyncio.wait_for(gatherer.submit("default", "r", [item("b")]), 30)
+
+    failed, taken = asyncio.run(go())
+    assert isinstance(failed, ConnectionError)
+    assert statuses(taken) == ["accepted"]

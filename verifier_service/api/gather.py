@@ -108,7 +108,11 @@ class Gatherer:
             await self._commits
 
     async def _finish(self, together: Sequence[_Request], foreseen: Sight) -> None:
-        outcomes = await self._in_lane(self._commit, together, foreseen)
+        outcomes: Sequence[Intake | Exception]
+        try:
+            outcomes = await self._in_lane(self._commit, together, foreseen)
+        except Exception as error:  # noqa: BLE001 - raised to every request; the next batch must go on
+            outcomes = [error] * len(together)
         for request, outcome in zip(together, outcomes, strict=True):
             if request.future.done():
                 continue

@@ -42,9 +42,11 @@ def confine(uid: int, processes: int, file_mb: int, readable: tuple[str, ...], f
     elif not filter:
         # Becoming another user would have done this: no program may open this process's descriptors.
         _checked(_libc().prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "dumpable")
-    _lower(resource.RLIMIT_NPROC, processes)
     if readable:
+        # Nothing may be started there at all, and the limit would count what else this user runs.
         _landlock(readable)
+    else:
+        _lower(resource.RLIMIT_NPROC, processes)
     if filter:
         seccomp(filter)
 
