@@ -73,7 +73,7 @@ def _settled(result: dict[str, Any]) -> bool:
 
 def test_no_attack_is_ever_accepted_and_none_leaves_anything(client: httpx.Client) -> None:
     cases = read("attacks_blind.jsonl") + read("attacks.jsonl")
-    assert len(cases) >= 150
+    assert len(cases) >= 600
     before = _left()
     told = judged(client, cases)
     wrong = {
