@@ -175,6 +175,6 @@ def test_a_dispatcher_that_fails_holds_up_nobody(service: Service) -> None:
         dispatcher.broken = False
         return first[0], await asyncio.wait_for(gatherer.submit("default", "r", [item("b")]), 30)
 
-    failed, taken = asyncio.run(go())
+    failed, taken = asyncio.run(asyncio.wait_for(go(), 60))
     assert isinstance(failed, ConnectionError)
     assert statuses(taken) == ["accepted"]
