@@ -363,7 +363,18 @@ def test_a_remote_service_runs_programs_and_never_sees_what_is_expected(service:
     assert {each["key"] for each in service.asked} == {"Bearer sesame"}
 
 
-@pytest.mark.parametrize("trouble", ["500", "nonsense", "[]", "{}", '{"status": "SandboxError"}'])
+NOT_BUILT = {"compile_result": {"status": "Error", "return_code": 1, "stderr": "no space left"}}
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        *("500", "nonsense", "[]", "{}", '{"status": "SandboxError"}'),
+        json.dumps({"status": "SandboxError", **NOT_BUILT}),
+        json.dumps({"status": "Failed", **NOT_BUILT}),
+        '{"status": "Failed"}',
+    ],
+)
 def test_a_remote_service_in_trouble_is_no_verdict(service: type[Service], trouble: str) -> None:
     service.trouble = trouble
     with pytest.raises(Transient):

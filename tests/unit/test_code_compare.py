@@ -45,7 +45,12 @@ def carried(value: Any) -> Any:
         ("x 1.0", "x 1.0000001", 1e-6, True),
         ("y 1.0", "x 1.0", 1e-6, False),
         ("1\n2", "1 2", 1e-6, False),
-        ("100000000", "100000050", 1e-6, True),
+        ("100000000", "100000050", 1e-6, False),
+        ("1000000", "1000001", 1e-6, False),
+        ("100000000", "100000050.0", 1e-6, True),
+        ("100000000", "1.0000005e8", 1e-6, True),
+        ("2.0", "2", 1e-6, True),
+        ("2.0000000001", "2", 1e-6, False),
         ("٣", "3", 1e-6, False),
     ],
 )
@@ -88,6 +93,14 @@ def test_output_is_compared_line_by_line(
 )
 def test_returned_values_are_compared_as_json(found: Any, expected: Any, same: bool) -> None:
     assert same_value(carried(found), expected, None) is same
+
+
+def test_integers_are_counted_and_not_measured() -> None:
+    assert same_value(1_000_001, 1_000_001.5, 1e-6)
+    assert same_value(2.0, 2, 1e-6)
+    assert not same_value(1_000_000, 1_000_001, 1e-6)
+    assert not same_value(1e-7, 0, 1e-6)
+    assert same_value(1e-7, 0.0, 1e-6)
 
 
 def test_a_tolerance_holds_for_every_number_inside() -> None:

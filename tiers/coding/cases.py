@@ -255,7 +255,9 @@ def _functions(name: str, tree: ast.Module, entry_point: str | None) -> Iterator
                 yield node.name
         elif isinstance(node, ast.ClassDef) and _is_test_case(node.bases):
             for method in node.body:
-                if isinstance(method, ast.FunctionDef) and method.name.startswith("test"):
+                if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) and method.name.startswith(
+                    "test"
+                ):
                     yield f"{node.name}.{method.name}"
 
 

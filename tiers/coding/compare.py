@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
+from decimal import Decimal
 from typing import Any
 
 from tiers.sandbox.inside.values import read
@@ -14,6 +15,7 @@ MAX_DEPTH = 200
 FRAMES = 10_000
 PAIRED = 500
 _NUMBER = re.compile(r"[+-]?(\d{1,400}(\.\d{0,400})?|\.\d{1,400})([eE][+-]?\d{1,5})?\Z", re.ASCII)
+_MEASURED = re.compile(r"[.eE]")
 
 
 class NotData(Exception):
@@ -41,7 +43,8 @@ def _no_object(tag: str, content: Any) -> Any:
 def same_output(found: str, expected: str, tolerance: float | None) -> bool:
     """Line by line, apart from white space at the ends of lines and of the whole.
 
-    With a tolerance, numbers may differ by it, absolutely or relatively, token by token.
+    With a tolerance, numbers may differ by it, absolutely or relatively, token by token: those that are
+    expected with a point or an exponent. Integers are counted, not measured (but 2.0 is 2).
     """
     lines, wanted = _lines(found), _lines(expected)
     if lines == wanted:
@@ -69,6 +72,8 @@ def _same_line(found: str, expected: str, tolerance: float) -> bool:
 def _close_tokens(token: str, want: str, tolerance: float) -> bool:
     if not _NUMBER.match(token) or not _NUMBER.match(want):
         return False
+    if not _MEASURED.search(want):
+        return Decimal(token) == Decimal(want)
     return _close(float(token), float(want), tolerance)
 
 
@@ -82,8 +87,8 @@ def _close(found: float, expected: float, tolerance: float) -> bool:
 def same_value(found: Any, expected: Any, tolerance: float | None) -> bool:
     """JSON semantics: numbers by value, booleans only as booleans, lists for tuples and sets too.
 
-    Numbers may differ by ``tolerance`` (absolute or relative). Without one, only expected floats are met
-    within 1e-9 relatively. What cannot be compared (a signalling NaN, a range without a length) is not the
+    Where a float is expected, numbers may differ by ``tolerance`` (absolute or relative), without one by
+    1e-9 relatively. What cannot be compared (a signalling NaN, a range without a length) is not the
     same.
     """
     try:
@@ -107,8 +112,8 @@ def _same_value(found: Any, expected: Any, tolerance: float | None, depth: int) 
 
 
 def _same_number(found: Any, expected: float, tolerance: float | None) -> bool:
-    if type(found) is int and type(expected) is int:
-        return found == expected
+    if type(expected) is int:
+        return type(found).__name__ in ("int", "float", "Fraction", "Decimal") and bool(found == expected)
     if type(found) not in (int, float):
         return type(found).__name__ in ("Fraction", "Decimal") and bool(found == expected)
     try:
@@ -117,8 +122,6 @@ def _same_number(found: Any, expected: float, tolerance: float | None) -> bool:
         return bool(found == expected)
     if tolerance is not None:
         return _close(given, wanted, tolerance)
-    if type(expected) is int:
-        return bool(found == expected)
     return given == wanted or math.isclose(given, wanted, rel_tol=DEFAULT_RELATIVE, abs_tol=0.0)
 
 

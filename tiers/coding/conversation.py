@@ -24,6 +24,8 @@ from tiers.sandbox.box import (
 )
 
 MAX_MESSAGES = 200_000
+# The share of the time limit in which others may have kept the tests from a processor.
+_BUSY = 0.1
 _FAULT = re.compile(rb"E[A-Za-z_][A-Za-z0-9_]{0,59}\|[0-9]{1,7}\Z")
 _CODES = frozenset(
     (
@@ -34,6 +36,8 @@ _CODES = frozenset(
         "nothing_checked",
         "no_such_function",
         "bad_test",
+        "skipped",
+        "ready",
     )
 )
 
@@ -64,6 +68,7 @@ class Conversation:
         self._entry_point = entry_point
         self._records: list[Told] = []
         self._turn = tester
+        self._alone = False
         self._ended: dict[Box, Answer] = {}
         self._messages = 0
         self._poll = select.poll()
@@ -109,12 +114,23 @@ class Conversation:
                 both = (self._solution, self._tester)
                 starved = min(sum(box.starved(limits, granted) for box in both), limits.time_s)
                 if starved <= granted + SAMPLE_S:
+                    if self._tester.starved(limits, 0.0) <= _BUSY * limits.time_s:
+                        self._blame_tests()
                     raise Overdue("time_limit")
                 granted = starved
             else:
                 self._poll.poll(1000 * SAMPLE_S)
             self._solution.check_memory(limits)
-            self._tester.check_memory(limits)
+            try:
+                self._tester.check_memory(limits)
+            except Overdue:
+                self._blame_tests()
+                raise
+
+    def _blame_tests(self) -> None:
+        """A limit that they reach before they ask the solution for anything is nobody else's doing."""
+        if self._alone:
+            self._records.append(Told("", "bad_test", "they reach a limit by themselves"))
 
     def _carry(self, speaker: Box, listener: Box) -> None:
         while speaker not in self._ended:
@@ -124,7 +140,7 @@ class Conversation:
             if answer.kind == MESSAGE:
                 self._pass_on(answer.body, speaker, listener)
             elif answer.kind == RECORD and speaker is self._tester:
-                self._records.append(_told(answer.body))
+                self._hear(_told(answer.body))
             elif answer.kind == ENDED:
                 self._ended[speaker] = answer
                 if listener not in self._ended:
@@ -133,6 +149,12 @@ class Conversation:
                     listener.push()
             else:
                 raise Stopped("garbled")
+
+    def _hear(self, told: Told) -> None:
+        if told.code == "ready":
+            self._alone = True
+        else:
+            self._records.append(told)
 
     def _pass_on(self, body: bytes, speaker: Box, listener: Box) -> None:
         """One speaks, then the other: who speaks out of turn could fill the judge's memory."""
@@ -146,6 +168,7 @@ class Conversation:
             speaker.push()
             return
         self._turn = listener
+        self._alone = False
         listener.message(body)
         listener.push()
 

@@ -157,10 +157,16 @@ class Asking:
             if record.code == "bad_test":
                 raise TaskError("bad_tests", f"test {case.id}: {record.text}")
         failed = told.get("")
-        for name in names:
-            label = f"{case.id}.{name}" if name else case.id
+        kept = [name for name in names if name not in told or told[name].code != "skipped"]
+        if not kept:
+            raise TaskError("bad_tests", f"test {case.id}: all of it is skipped")
+        for number, name in enumerate(names):
+            if name not in kept:
+                continue
+            # Their names are words of the tests.
+            label = f"{case.id}.{number}" if name else case.id
             code = self._code(told.get(name, failed), heard)
-            yield TestResult(label, code, heard.wall_s / len(names), 0.0, heard.peak_mb, heard.fault)
+            yield TestResult(label, code, heard.wall_s / len(kept), 0.0, heard.peak_mb, heard.fault)
 
     def _code(self, record: Told | None, heard: Heard) -> Code:
         if record is not None and record.code not in ("crashed", "bad_test"):
@@ -191,7 +197,11 @@ class Asking:
             self._solution = self._sandbox.open("session")
             self._compile(self._solution)
             empty = {"verb": "compile", "sources": [], "memory_mb": self._memory_mb}
-            if self._tester.ask(empty, Limits(30.0, self._memory_mb)).kind != COMPILED:
+            try:
+                ready = self._tester.ask(empty, Limits(30.0, self._memory_mb)).kind == COMPILED
+            except Stopped:
+                ready = False
+            if not ready:
                 raise Transient("sandbox_failed", "the tests' sandbox did not get ready")
         return self._solution, self._tester
 

@@ -100,10 +100,12 @@ class RemoteWorkshop:
         started = time.monotonic()
         answer = self._answer(request, limits)
         status, ran, built = answer.get("status"), answer.get("run_result"), answer.get("compile_result")
-        if isinstance(built, dict) and (built.get("status") != "Finished" or built.get("return_code")):
-            raise CompileFault(str(built.get("stderr") or "the service could not compile it")[:500])
-        if status not in ("Success", "Failed") or not isinstance(ran, dict):
+        if status not in ("Success", "Failed"):
             raise Transient("sandbox_failed", f"the sandbox service says {str(status)[:100]}")
+        if isinstance(built, dict):
+            _require_compiled(built)
+        if not isinstance(ran, dict):
+            raise Transient("sandbox_failed", "the sandbox service says nothing of the run")
         return _told(ran, time.monotonic() - started)
 
     def _answer(self, request: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
@@ -125,6 +127,15 @@ class RemoteWorkshop:
         if not isinstance(answer, dict):
             raise Transient("sandbox_failed", "the sandbox service answered with no object")
         return answer
+
+
+def _require_compiled(built: Mapping[str, Any]) -> None:
+    """Raises ``CompileFault`` for what the compiler refused, ``Transient`` where it was not asked."""
+    status = built.get("status")
+    if status not in ("Finished", "TimeLimitExceeded"):
+        raise Transient("sandbox_failed", f"the sandbox service says of the compiler: {str(status)[:100]}")
+    if status != "Finished" or built.get("return_code"):
+        raise CompileFault(str(built.get("stderr") or "the service could not compile it")[:500])
 
 
 def _accepted(response: httpx.Response) -> bytes:

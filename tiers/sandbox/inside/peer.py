@@ -57,6 +57,7 @@ class Peer:
         printed: Callable[[], str] | None = None,
     ) -> None:
         self._channel = channel
+        self.asked = 0
         self._proxy = proxy
         self._answers = answers
         self._raised = raised
@@ -72,6 +73,7 @@ class Peer:
 
         Raises what ``raised`` makes of the other side's error, or ``EOFError`` when it has gone.
         """
+        self.asked += 1
         if self._lent and do != "refill":
             self._return_lent()
         self._send('{"do":%s,"args":%s,"kwargs":%s}', do, list(args), dict(kwargs or {}))

@@ -83,6 +83,22 @@ def methods(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
                     yield f"{node.name}.{method.name}", method
 
 
+def bound(tree: ast.Module) -> set[str]:
+    """Names that the tests give a value themselves: parameters, targets of loops in brackets, and what is
+    stored before anything reads it."""
+    found = {each.arg for each in ast.walk(tree) if isinstance(each, ast.arg)}
+    uses: dict[str, tuple[int, int, bool]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.comprehension):
+            found.update(each.id for each in ast.walk(node.target) if isinstance(each, ast.Name))
+        elif isinstance(node, ast.ExceptHandler) and node.name is not None:
+            found.add(node.name)
+        elif isinstance(node, ast.Name):
+            use = (node.lineno, node.col_offset, isinstance(node.ctx, ast.Store))
+            uses[node.id] = min(use, uses.get(node.id, use))
+    return found | {name for name, (*_, stored) in uses.items() if stored}
+
+
 def derived_errors(tree: ast.Module) -> Iterator[str]:
     """Names of errors that classes of the tests are derived from: these can be had here, other classes of
     the solution's cannot."""

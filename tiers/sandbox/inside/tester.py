@@ -17,7 +17,7 @@ from tiers.sandbox.inside.session import OPERATIONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from types import CodeType
     from typing import Any
 
@@ -27,11 +27,20 @@ else:
 
 RECORD = b"S"
 FILE = "test.py"
+NO_ERROR = "BaseException"
 BUILTIN_ERRORS: Mapping[str, type[BaseException]] = {
     name: value
     for name, value in vars(builtins).items()
     if isinstance(value, type) and issubclass(value, Exception)
 }
+
+
+class Unfit(Exception):
+    """A test that cannot judge anybody."""
+
+
+class Skipped(Exception):
+    """A test that says of itself that it is not to be run."""
 
 
 class _Namespace(Names):
@@ -60,6 +69,7 @@ class Testing:
         self._silent = {name for name, method in reading.methods(self._tree) if not reading.checks(method)}
         self.held = 0
         self.missing: set[str] = set()
+        self._known = -1
 
     def run(self) -> None:
         """Send one record for each test of the source, at least one."""
@@ -71,21 +81,42 @@ class Testing:
         ready, _ = self._record("", lambda: self._stand_ins(names, namespace), silent=True)
         if not ready:
             return
+        self._ready(names, namespace)
         code = compile(reading.Counted().visit(self._tree), FILE, "exec", dont_inherit=True)
         found = self._order["functions"]
         good, _ = self._record("", lambda: _execute(code, namespace), silent=bool(found))
         if not good:
             return
+        cases = Fixtures(namespace, found, skips=self._untouched())
         for name in found:
-            self._record(name, self._one(namespace, name))
+            self._record(name, self._one(namespace, name, cases))
 
-    def _one(self, namespace: dict[str, Any], name: str) -> Callable[[], object]:
+    def _one(self, namespace: dict[str, Any], name: str, cases: Fixtures) -> Callable[[], object]:
         if name == "check":
             return lambda: namespace["check"](namespace[self._order["entry_point"]])
-        head, _, method = name.partition(".")
-        if not method:
-            return lambda: _awaited(namespace[name]())
-        return lambda: _case(namespace[head], method, self._count if name in self._silent else None)
+        if "." not in name:
+            return lambda: awaited_result(namespace[name]())
+        return lambda: cases.run(name, self._count if name in self._silent else None)
+
+    def _ready(self, names: list[str], namespace: _Namespace) -> None:
+        """What the tests do from here on is their own doing, until they ask the solution for something.
+
+        Only where it has nothing but stand-ins that ask: whatever else a name stands for is the solution's
+        choice, and so is that it stands for nothing.
+        """
+        own = set(reading.libraries(self._tree, names))
+        own.update(self.missing & reading.bound(self._tree))
+        own.discard(self._order["entry_point"])
+        if all(isinstance(namespace.get(name), Proxy) for name in names if name not in own):
+            self._known = self._peer.asked
+            self._tell("", "ready", "")
+
+    def _untouched(self) -> bool:
+        return self._known == self._peer.asked
+
+    def _tell(self, name: str, code: str, text: str) -> None:
+        body = json.dumps({"name": name, "code": code, "text": text[:200], "held": self.held})
+        self._channel.send(RECORD, body.encode())
 
     def _variable(self, name: str) -> Any:
         return self._peer.lend(None, name, self._peer.ask("get", [name]))
@@ -107,23 +138,28 @@ class Testing:
             code, text = "wrong_answer", ""
         except NotData as error:
             code, text = "not_data", str(error)
+        except Skipped:
+            code = "skipped"
         except EOFError:
             code = "crashed"
-        except Exception as error:  # noqa: BLE001 - whatever a test or the solution raised
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a test or the solution raised
             code, text = self._blame(error), type(error).__name__
         if code != "passed" or not silent:
             if code == "passed" and self.held == 0:
-                code = "nothing_checked"
-            body = json.dumps({"name": name, "code": code, "text": text[:200], "held": self.held})
-            self._channel.send(RECORD, body.encode())
+                code = "bad_test" if self._untouched() else "nothing_checked"
+                text = "it checks nothing"
+            self._tell(name, code, text)
         return code == "passed", self.held
 
-    def _blame(self, error: Exception) -> str:
-        """Whose fault an error is: a name that nobody has is the tests', if not asked of the solution."""
+    def _blame(self, error: BaseException) -> str:
+        """Whose fault an error is: the tests', if the solution had no part in it, or of a name that nobody
+        was to have."""
         if getattr(error, "_of_solution", False):
             return "crashed"
-        if isinstance(error, Unsupported):
+        if isinstance(error, Unsupported | Unfit):
             return "bad_test"
+        if type(error).__name__ == "SkipTest":
+            return "skipped" if self._untouched() else "nothing_checked"
         name = getattr(error, "name", None)
         if isinstance(error, NameError):
             return "no_such_function" if name in self.missing else "bad_test"
@@ -131,7 +167,8 @@ class Testing:
             return "no_such_function" if name == "solution" else "bad_test"
         if isinstance(error, AttributeError) and isinstance(getattr(error, "obj", None), _Solution):
             return "no_such_function"
-        return "crashed"
+        # To raise or to catch what the solution has by a name asks it for nothing.
+        return "bad_test" if self._untouched() and NO_ERROR not in str(error) else "crashed"
 
     def _stand_ins(self, names: list[str], namespace: _Namespace) -> None:
         """Put what the solution has under these names into the namespace."""
@@ -216,23 +253,101 @@ class _Solution(type(sys)):  # type: ignore[misc]
             raise AttributeError(name) from None
 
 
-def _awaited(value: Any) -> Any:
-    """A test that is a coroutine is run."""
-    return awaited(value) if hasattr(value, "cr_frame") else value
+class Fixtures:
+    """Runs methods in the order of the source; a class is set up before its first and torn down after its
+    last. ``skips``: nothing of the solution was asked until the classes stood, so that whatever is to be
+    skipped was not of its making."""
+
+    def __init__(self, namespace: Mapping[str, Any], names: Sequence[str], *, skips: bool) -> None:
+        self._namespace = namespace
+        self._skips = skips
+        self._last = {name.partition(".")[0]: name for name in names if "." in name}
+        self._broken: dict[str, BaseException] = {}
+        self._stands: set[str] = set()
+        self._module = False
+
+    def run(self, name: str, count: Callable[[], None] | None) -> None:
+        """Run one method; raises what it raised. ``count`` is for a method whose checks stand elsewhere."""
+        head, _, method = name.partition(".")
+        cls = self._namespace[head]
+        function = getattr(cls, method)
+        for each in (cls, function):
+            if getattr(each, "__unittest_expecting_failure__", False):
+                raise Unfit("a test that is expected to fail")
+            if getattr(each, "__unittest_skip__", False):
+                if self._skips:
+                    raise Skipped
+                return
+        try:
+            self._set_up(head, cls)
+            _run(cls, method)
+        finally:
+            if self._last[head] == name:
+                self._tear_down(head, cls)
+        if count is not None:
+            count()
+
+    def _set_up(self, head: str, cls: Any) -> None:
+        if head in self._broken:
+            raise self._broken[head]
+        if head in self._stands:
+            return
+        try:
+            if not self._module:
+                self._module = True
+                self._namespace.get("setUpModule", _nothing)()
+            getattr(cls, "setUpClass", _nothing)()
+        except BaseException as error:
+            self._broken[head] = error
+            raise
+        self._stands.add(head)
+
+    def _tear_down(self, head: str, cls: Any) -> None:
+        if head in self._stands:
+            getattr(cls, "tearDownClass", _nothing)()
+        getattr(cls, "doClassCleanups", _nothing)()
 
 
-def _case(cls: Any, method: str, count: Callable[[], None] | None) -> None:
-    """Run one method of a ``unittest.TestCase``; raises what it raised. ``count`` is for a method whose
-    checks stand elsewhere."""
+def _nothing() -> None:
+    """Where a class has no such method."""
+
+
+def _run(cls: Any, method: str) -> None:
+    import unittest
+
     case = cls(method)
+    if isinstance(case, unittest.IsolatedAsyncioTestCase):
+        _raised(case)
+        return
     case.setUp()
     try:
-        _awaited(getattr(case, method)())
+        awaited_result(getattr(case, method)())
     finally:
         case.tearDown()
         case.doCleanups()
-    if count is not None:
-        count()
+
+
+def _raised(case: Any) -> None:
+    """Run one whose methods share a loop, which only its own ``run`` can; raises what it raised first."""
+    import unittest
+
+    found: list[BaseException] = []
+
+    def keep(_: Any, *told: Any) -> None:
+        found.extend(each[1] for each in told[-1:] if each is not None)
+
+    def skip(_: Any, __: Any, reason: str) -> None:
+        found.append(unittest.SkipTest(reason))
+
+    kept = {"addError": keep, "addFailure": keep, "addSubTest": keep, "addSkip": skip}
+    case.run(type("Result", (unittest.TestResult,), kept)())
+    if found:
+        raise found[0]
+
+
+def awaited_result(value: Any) -> Any:
+    """A test that is a coroutine is run."""
+    return awaited(value) if hasattr(value, "cr_frame") else value
 
 
 def _execute(code: CodeType, namespace: dict[str, Any]) -> None:
