@@ -17,7 +17,7 @@ from verifier_service.persistence import tables
 from verifier_service.persistence.database import Database
 
 _checks, _demands, _runs = tables.checks, tables.demands, tables.runs
-_CACHED_CHARS = 4_096
+_CACHED_CHARS = 2_048
 _NO_COST = Cost()
 # Enum calls are slow, and a case of the fast tier alone has a dozen of them per load.
 _TIERS = {tier.value: tier for tier in Tier}
@@ -118,11 +118,11 @@ def read_evidence(text: str) -> Evidence:
     return _parsed_evidence(text) if len(text) <= _CACHED_CHARS else Evidence.model_validate_json(text)
 
 
-@lru_cache(maxsize=4_096)
+@lru_cache(maxsize=512)
 def _parsed_evidence(text: str) -> Evidence:
     return Evidence.model_validate_json(text)
 
 
-@lru_cache(maxsize=4_096)
+@lru_cache(maxsize=512)
 def _parsed_cost(text: str) -> Cost:
     return Cost.model_validate_json(text)

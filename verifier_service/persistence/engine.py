@@ -59,7 +59,7 @@ def _sqlite(url: URL, begin: str, *, read_only: bool) -> Engine:
         cursor.execute("PRAGMA journal_mode = WAL")
         cursor.execute("PRAGMA synchronous = FULL")
         cursor.execute("PRAGMA foreign_keys = ON")
-        cursor.execute("PRAGMA cache_size = -32768")
+        cursor.execute("PRAGMA cache_size = -8192")
         cursor.execute("PRAGMA temp_store = MEMORY")
         if read_only:
             cursor.execute("PRAGMA query_only = ON")
