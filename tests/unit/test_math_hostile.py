@@ -7,6 +7,7 @@ import time
 import pytest
 
 from tiers.fast.math_answer import MathAnswer, MathAnswerParams
+from verifier_service.domain.errors import TaskError
 from verifier_service.domain.evidence import Finding
 from verifier_service.domain.verifiers import CheckInput
 
@@ -187,3 +188,22 @@ def test_a_message_never_quotes_the_reference() -> None:
     for text in HOSTILE:
         finding = outcome(gold, f"\\boxed{{{text}}}")
         assert "123457" not in finding.model_dump_json()
+
+
+def slow_sets(count: int) -> list[str]:
+    """Sets whose members only numerical evaluation can tell apart."""
+    members = [[f"\\sin({n}+\\sqrt{{{k + 2}}})" for n in range(1, 60)] for k in range(count)]
+    return ["\\{" + ",".join(each) + "\\}" for each in members]
+
+
+def test_references_that_take_too_long_together_are_the_task_s_fault() -> None:
+    def judged(gold: list[str], answer: str) -> Finding:
+        item = CheckInput(candidate=answer, reference={"answer": gold})
+        return MathAnswer().verify(item, MathAnswerParams())
+
+    for answer in ("\\boxed{5}", "5", ""):
+        with pytest.raises(TaskError, match="too_large") as raised:
+            judged(slow_sets(32), answer)
+        assert raised.value.code == "bad_reference"
+    assert judged([*slow_sets(1), "5"], "\\boxed{5}").score == 1.0
+    assert judged([str(n) for n in range(32)], "\\boxed{31}").score == 1.0

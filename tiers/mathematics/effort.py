@@ -9,6 +9,7 @@ from tiers.mathematics.refusals import too_large
 MAX_PAIRS = 40_000  # pairs of terms that all multiplications may visit: about 0.2 s
 MAX_MADE_BITS = 4_000_000  # of powers, factorials and binomials that are worked out: about 0.1 s
 MAX_EVALUATIONS = 2_500  # numerical evaluations at the first precision: about 0.3 s
+MAX_SHARES = 2.0  # of the above, for reading all alternative references of one task: about 0.6 s
 
 
 class _Effort(threading.local):
@@ -25,6 +26,13 @@ def begin() -> None:
     _effort.pairs = 0
     _effort.bits = 0
     _effort.evaluations = 0
+
+
+def spent() -> float:
+    """The share of what one judgement may do that was done since ``begin``."""
+    return max(
+        _effort.pairs / MAX_PAIRS, _effort.bits / MAX_MADE_BITS, _effort.evaluations / MAX_EVALUATIONS
+    )
 
 
 def spend_pairs(pairs: int) -> None:

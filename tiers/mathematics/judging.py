@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from tiers.mathematics.answers import read_answer
 from tiers.mathematics.arithmetic import grouped
 from tiers.mathematics.comparing import same_answer
-from tiers.mathematics.effort import begin
+from tiers.mathematics.effort import MAX_SHARES, begin, spent
 from tiers.mathematics.equality import DEFAULT_TOLERANCE, Match, ReferenceRefusal, require_workable
 from tiers.mathematics.final_answer import FinalAnswer, final_answer
 from tiers.mathematics.nodes import (
@@ -73,12 +73,14 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A reference that was read and found equal to itself: ``node``, or letters or words."""
+    """A reference that was read and found equal to itself: ``node``, or letters or words; and the share
+    of one judgement's work that this took."""
 
     text: str
     kind: str
     node: Node | None = None
     letters: frozenset[str] = frozenset()
+    effort: float = field(default=0.0, compare=False)
 
 
 class BadReference(Exception):
@@ -110,7 +112,7 @@ def read_reference(text: str, task: Task) -> Reference:
     """
     begin()
     try:
-        return _read_reference(text, task)
+        return replace(_read_reference(text, task), effort=spent())
     except ReferenceRefusal as trouble:
         raise BadReference(trouble.refusal.code) from trouble
     except Refusal as refusal:
@@ -197,7 +199,7 @@ def judge(references: tuple[str, ...], response: object, task: Task, *, unboxed:
 
     Raises ``BadReference`` when a reference cannot be read or compared.
     """
-    golds = [read_reference(text, task) for text in references]
+    golds = _read_all(references, task)
     kind = golds[0].kind
     try:
         found = final_answer(response, unboxed=unboxed)
@@ -210,6 +212,16 @@ def judge(references: tuple[str, ...], response: object, task: Task, *, unboxed:
             return judgement
         judgements.append(judgement)
     return next((each for each in judgements if each.code != "unparsable"), judgements[0])
+
+
+def _read_all(references: tuple[str, ...], task: Task) -> list[Reference]:
+    """All alternatives. Each is compared with every answer: together they must leave time for that."""
+    golds: list[Reference] = []
+    for text in references:
+        golds.append(read_reference(text, task))
+        if sum(gold.effort for gold in golds) > MAX_SHARES:
+            raise BadReference("too_large")
+    return golds
 
 
 def _against(gold: Reference, found: FinalAnswer, task: Task) -> Judgement:
