@@ -6,6 +6,7 @@ Half of the attacks were written by someone who had not seen the judge.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,14 @@ def test_no_attack_is_ever_accepted_and_none_leaves_anything(client: httpx.Clien
     }
     assert wrong == {}
     assert all(result["error"]["code"] for result in told.values() if result["status"] == "invalid")
-    assert _left() <= before
+    left = _left() - before
+    # Boxes of other work on this machine come and go; what was left would stay.
+    for _ in range(60):
+        if not left:
+            break
+        time.sleep(1.0)
+        left &= _left()
+    assert left == set()
 
 
 def _left() -> set[str]:
