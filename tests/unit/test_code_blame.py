@@ -12,6 +12,7 @@ from verifier_service.domain.errors import TaskError, Transient
 
 ADD = "def add(a, b):\n    return a + b\n"
 F = "def f(x):\n    return x + 1\n"
+CALL = [{"call": "add", "args": [1, 2], "expected": 3}]
 CLASS = "import unittest\nclass T(unittest.TestCase):\n"
 FIXTURES = {
     "set-up class": CLASS
@@ -107,3 +108,22 @@ def test_a_sandbox_that_stops_while_tests_are_made_ready_is_no_verdict(
     monkeypatch.setattr(Box, "ask", stop)
     with pytest.raises(Transient, match="did not get ready"):
         verify(ADD, ["assert round(add(1, 2)) == 3"])
+
+
+@pytest.mark.parametrize("prelude", ["import (", "import no_such_module", "1 / 0", "while True: pass"])
+def test_a_prelude_that_fails_by_itself_scores_nobody(prelude: str) -> None:
+    for tests in (CALL, ["assert round(add(1, 2)) == 3"], [{"stdin": "", "stdout": "1"}]):
+        with pytest.raises(TaskError) as raised:
+            verify(ADD, tests, prelude=prelude)
+        assert raised.value.code == "bad_inputs"
+
+
+def test_a_prelude_that_works_is_not_to_blame() -> None:
+    prelude = "import math\nn = input() if 0 else 3\n"
+    assert verify("def add(a, b): return math.floor(a + b)", CALL, prelude=prelude).score == 1.0
+    assert refused("import os\nos.write(3, b'P')\ndef add(a, b): 1 / 0", CALL, prelude=prelude) == "crashed"
+    assert refused("import (", CALL, prelude=prelude) == "compile_error"
+    finding = verify("def add(a, b):\n    return 1 / 0", CALL, prelude=prelude)
+    assert "line 2" in finding.hints[0].text
+    broken = verify("raise ValueError\n", CALL, prelude=prelude + "def late(): raise KeyError\n")
+    assert "line 1" in broken.hints[0].text

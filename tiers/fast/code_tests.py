@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -12,6 +13,7 @@ from pydantic import Field
 
 from tiers.coding.cases import Case, Source, read_cases
 from tiers.coding.judge import Asking, Rules, TestResult, judge
+from tiers.coding.preludes import require_prelude
 from tiers.coding.speed import Speed, Unsteady, compare_speed
 from tiers.sandbox import shops
 from tiers.sandbox.box import Limits as RunLimits
@@ -96,6 +98,7 @@ class CodeTests(Verifier):
         ``Resource`` for a language this worker does not have, ``Transient`` when the sandbox fails.
         """
         assert isinstance(params, CodeParams)  # noqa: S101 - for mypy: the harness validated them
+        started = time.monotonic()
         task = _Task(item.inputs, params)
         cases = read_cases(item.reference, task.entry_point)
         toolchain = _toolchain(task.language)
@@ -108,9 +111,13 @@ class CodeTests(Verifier):
         program = Program(str(item.candidate), toolchain, task.prelude)
         try:
             results, speed = _run(program, cases, task.rules), None
+            if not any(each.code == "passed" for each in results):
+                require_prelude(program, cases, task.rules.limits)
             if params.score == "speed" and solution and all(each.code == "passed" for each in results):
-                speed = compare_speed(program, program._replace(source=solution), cases, task.rules)
+                beside = program._replace(source=solution)
+                speed = compare_speed(program, beside, cases, task.rules, results, started)
         except CompileFault as fault:
+            require_prelude(program, cases, task.rules.limits)
             return _not_compiled(str(fault))
         except Unsteady as unsteady:
             results, speed = list(unsteady.results), None

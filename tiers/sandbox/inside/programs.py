@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     Order = Mapping[str, Any]
 
 FILE = "solution.py"
+PRELUDE = "prelude.py"
 NOTE = 3
 
 
@@ -29,7 +30,11 @@ def compiled(order: Order) -> list[CodeType]:
         with open(f"/tmp/{name}", "wb") as file:
             file.write(body)
     limit_memory(order["memory_mb"])
-    return [compile(source, FILE, "exec", dont_inherit=True) for source in order["sources"]]
+    sources = order["sources"]
+    names = [*[PRELUDE] * (len(sources) - 1), FILE]
+    return [
+        compile(each, name, "exec", dont_inherit=True) for each, name in zip(sources, names, strict=False)
+    ]
 
 
 def syntax_fault(error: BaseException) -> str:
