@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from types import MappingProxyType
 from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
@@ -77,10 +79,12 @@ def conformance(
     samples: Sequence[Sample] = (),
     params: JsonObject | None = None,
     *,
+    environment: Mapping[str, str] = MappingProxyType({}),
     progress: Progress = lambda _: None,
 ) -> Conformance:
     """Put the class at ``module:Class`` through the suite.
 
+    ``environment`` is what the operator lets verifiers read; their processes get nothing else of it.
     Raises ``BrokenPlugin`` when it cannot be loaded, ``InvalidInput`` for parameters that it refuses.
     """
     began = time.monotonic()
@@ -98,7 +102,7 @@ def conformance(
     elif reason is not None:
         found.append(checks.skipped("execution", f"it cannot run here: {reason}"))
     else:
-        seen = _run(path, verifier, given, samples, progress)
+        seen = _run(path, verifier, given, samples, environment, progress)
         items = len(seen.outcomes())
         found += _judged(verifier, samples, seen)
     return Conformance(
@@ -141,7 +145,12 @@ def _validated(verifier: Verifier, params: JsonObject) -> Params:
 
 
 def _run(
-    path: str, verifier: Verifier, params: JsonObject, samples: Sequence[Sample], progress: Progress
+    path: str,
+    verifier: Verifier,
+    params: JsonObject,
+    samples: Sequence[Sample],
+    environment: Mapping[str, str],
+    progress: Progress,
 ) -> Seen:
     info = verifier.info
     given = [sample.item() for sample in samples]
@@ -152,11 +161,12 @@ def _run(
     tries = _tries(info, samples, right, list(zip(names, ordinary, strict=True)))
     many = [*tries["garbage"], *tries["problems"]]
     at_door = [*ordinary, *(each.item for each in many)] if _has_precheck(verifier) else []
+    alone = partial(play, path, info, params, environment=environment)
     progress("judging twice, backwards and in batches")
-    first = play(path, info, params, ordinary, ACTS, hash_seed=1)
+    first = alone(ordinary, ACTS, hash_seed=1)
     progress("judging in another process, and dying in the middle of a batch")
-    second = play(path, info, params, ordinary, ("forward", "die"), hash_seed=2)
-    door = play(path, info, params, at_door, ("precheck",), hash_seed=1) if at_door else None
+    second = alone(ordinary, ("forward", "die"), hash_seed=2)
+    door = alone(at_door, ("precheck",), hash_seed=1) if at_door else None
     everything = [each for group in tries.values() for each in group]
     progress(f"{len(everything)} hostile items in the harness")
     return Seen(
@@ -167,7 +177,7 @@ def _run(
         door=door,
         door_names=(*names, *(each.name for each in many)),
         tries=tries,
-        results=in_harness(path, info, params, everything),
+        results=in_harness(path, info, params, everything, environment),
     )
 
 

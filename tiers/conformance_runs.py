@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,8 +70,10 @@ def play(
     acts: Sequence[Act],
     *,
     hash_seed: int,
+    environment: Mapping[str, str],
 ) -> Played:
-    """Run acts in a process of their own, with an environment and folders that are its alone."""
+    """Run acts in a process of their own, with folders that are its alone and nothing of this process's
+    environment but what is given."""
     limit_s = min(LONGEST_S, info.limits.time_s * len(items) * len(acts) + SPARE_S)
     texts = tuple(item.model_dump_json() for item in items)
     order = Order(path=path, params=params, items=texts, acts=tuple(acts))
@@ -88,7 +90,7 @@ def play(
                 stdout=out,
                 stderr=err,
                 cwd=place / "work",
-                env=_environment(place / "work", hash_seed),
+                env={**environment, **_environment(place / "work", hash_seed)},
                 start_new_session=True,
             )
             timed_out, status = _ended(process, limit_s)
@@ -150,10 +152,16 @@ def _alive(pid: int) -> bool:
         return False
 
 
-def in_harness(path: str, info: VerifierInfo, params: JsonObject, tries: Sequence[Try]) -> dict[str, Done]:
+def in_harness(
+    path: str,
+    info: VerifierInfo,
+    params: JsonObject,
+    tries: Sequence[Try],
+    environment: Mapping[str, str],
+) -> dict[str, Done]:
     """Every item through the real harness, under the limits that the verifier declares."""
     catalog = VerifierCatalog(Sources((path,), shipped={}, installed=False), folder=ROOT / "nowhere")
-    harness = ProcessHarness(catalog, HarnessOptions(plugins=(path,)))
+    harness = ProcessHarness(catalog, HarnessOptions(plugins=(path,), environment=dict(environment)))
     jobs = [
         Job(
             id=str(number),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from tiers.conformance import conformance, read_samples
 from tiers.conformance_inputs import CANARIES, secrets_of, with_canaries
 from tiers.conformance_records import CheckRecord, Conformance, Sample
 from verifier_service.cli.application import app
-from verifier_service.domain.errors import InvalidInput
+from verifier_service.domain.errors import InvalidInput, Permanent
+from verifier_service.domain.evidence import Finding
 from verifier_service.domain.extraction import candidate_of
 from verifier_service.domain.ladders import LadderSpec
 from verifier_service.domain.trajectories import TrajectorySubmission
@@ -198,6 +200,24 @@ def test_what_cannot_be_loaded_or_configured_is_an_error() -> None:
         conformance("json:JSONDecoder")
     with pytest.raises(InvalidInput, match="does not take"):
         conformance(path_of(Sound), params={"no_such": 1})
+
+
+class Told(Sound):
+    """Sound where the operator's settings arrive."""
+
+    def verify(self, item: CheckInput, params: Any) -> Finding:
+        if os.environ.get("VERIFIER_LANGUAGES") != '["bash"]':
+            raise Permanent("language_unavailable", "the settings did not arrive")
+        return super().verify(item, params)
+
+
+def test_what_the_operator_sets_for_verifiers_reaches_them(tmp_path: Path) -> None:
+    file = tmp_path / "samples.jsonl"
+    file.write_text("".join(each.model_dump_json() + "\n" for each in GOOD))
+    command = ["conformance", path_of(Told), "--samples", str(file)]
+    told = CliRunner(env={"VERIFIER_LANGUAGES": '["bash"]'}).invoke(app, command)
+    assert told.exit_code == 0, told.stdout + told.stderr
+    assert CliRunner(env={"VERIFIER_LANGUAGES": None}).invoke(app, command).exit_code == 1
 
 
 def test_the_command(tmp_path: Path) -> None:

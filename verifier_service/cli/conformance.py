@@ -32,6 +32,7 @@ def conformance(
     require_server()
     from tiers import conformance as suite
     from tiers.catalog_sources import SHIPPED, BrokenPlugin
+    from verifier_service.settings import Settings
 
     found = SHIPPED.get(path, path)
     if ":" not in found:
@@ -42,7 +43,13 @@ def conformance(
         if samples is not None:
             with opened(samples) as (lines, _):
                 read = suite.read_samples(lines)
-        report = suite.conformance(found, read, given, progress=note if not as_json else lambda _: None)
+        report = suite.conformance(
+            found,
+            read,
+            given,
+            environment=Settings().for_verifiers(),
+            progress=note if not as_json else lambda _: None,
+        )
     except BrokenPlugin as error:
         step = "install its package where verifier is (pip install -e .), and check the name"
         raise Failed(f"{path} {error}", step) from error
