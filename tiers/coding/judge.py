@@ -29,6 +29,7 @@ Code = Literal[
     "not_run",
 ]
 MAX_BROKEN = 2
+MOST_S = 100.0
 _SIGABRT, _SIGSEGV = 6, 11
 _NEARLY = 0.75
 _LIMITS = ("time_limit", "memory_limit", "output_limit")
@@ -46,6 +47,7 @@ class TestResult(NamedTuple):
     cpu_s: float
     memory_mb: float
     fault: str = ""
+    starved_s: float = 0.0
 
 
 class Rules(NamedTuple):
@@ -61,9 +63,12 @@ def judge(
     workshop: Workshop, asking: Asking | None, cases: Sequence[Case], rules: Rules
 ) -> list[TestResult]:
     """Run all tests in order. After a few that hit limits, or when the time for all is used, the rest are
-    ``not_run``. Raises ``TaskError`` for tests that cannot be run, ``Transient`` when the sandbox fails."""
+    ``not_run``. Time in which a test had no processor is not taken from the others, up to ``MOST_S`` in
+    all. Raises ``TaskError`` for tests that cannot be run, ``Transient`` when the sandbox fails."""
     results: list[TestResult] = []
-    until = time.monotonic() + rules.total_s
+    started = time.monotonic()
+    until = started + rules.total_s
+    last = started + max(rules.total_s, min(2 * rules.total_s, MOST_S))
     broken = 0
     for case in cases:
         left = until - time.monotonic()
@@ -72,6 +77,9 @@ def judge(
             continue
         limits = rules.limits._replace(time_s=min(rules.limits.time_s, max(left, 0.01)))
         new = list(_one(workshop, asking, case, rules, limits))
+        # What a test had beyond its limit was given back to it for the same reason.
+        over = sum(each.runtime_s for each in new) - limits.time_s
+        until = min(last, until + max(0.0, over, *(each.starved_s for each in new)))
         broken += any(each.code in _LIMITS for each in new)
         results += new
     return results
@@ -94,7 +102,9 @@ def _one(
         run = workshop.call(case.target, case.args, case.kwargs, limits)
         code = _ended_badly(run, limits) or _returned(run, case, rules)
     fault = read_fault(run.note)
-    yield TestResult(case.id, code, time.monotonic() - started, run.cpu_s, run.peak_mb, fault)
+    yield TestResult(
+        case.id, code, time.monotonic() - started, run.cpu_s, run.peak_mb, fault, run.starved_s
+    )
 
 
 def _ended_badly(run: Run, limits: Limits) -> Code | None:

@@ -14,6 +14,7 @@ from verifier_service.domain.errors import Transient
 Ending = Literal["ended", "time_limit", "memory_limit", "output_limit", "lost"]
 COMPILE_S = 30.0
 MAX_OUTPUT = 1 << 24
+_LONG_S = 0.02
 
 
 class Program(NamedTuple):
@@ -27,7 +28,8 @@ class Program(NamedTuple):
 class Run(NamedTuple):
     """How one run ended. Times are seconds, ``peak_mb`` MiB; all but ``wall_s`` as told from inside.
 
-    ``note`` is what the program left for the judge: a value, or what was raised.
+    ``note`` is what the program left for the judge: a value, or what was raised. ``starved_s`` are seconds
+    of ``wall_s`` in which the machine had no processor for it, as far as is known afterwards.
     """
 
     ending: Ending
@@ -39,6 +41,7 @@ class Run(NamedTuple):
     out: bytes
     err: bytes
     note: bytes
+    starved_s: float = 0.0
 
 
 class CompileFault(Exception):
@@ -117,7 +120,8 @@ class LocalWorkshop:
         wall_s = time.monotonic() - started
         ending: Ending = "ended" if len(answer.body) <= self._output else "output_limit"
         note = answer.kind + answer.body if ending == "ended" else b""
-        return Run(ending, 0, 0, wall_s, 0.0, box.peak_mb, b"", b"", note)
+        starved_s = max(0.0, box.starved(limits, 0.0)) if wall_s > _LONG_S else 0.0
+        return Run(ending, 0, 0, wall_s, 0.0, box.peak_mb, b"", b"", note, starved_s)
 
     def rest(self) -> None:
         """See the port."""
