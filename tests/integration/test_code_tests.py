@@ -227,7 +227,7 @@ def test_what_a_program_uses_is_charged(answer: str, tests: Any, limit_s: float)
     ended = subprocess.run(
         [sys.executable, "-c", CHARGED, asked], capture_output=True, text=True, cwd=ROOT, check=True
     )
-    assert float(ended.stdout) > 0.5
+    assert float(ended.stdout) > 0.3
 
 
 SLEEPER = "import time\ndef f(): time.sleep(9)\nif __name__ == '__main__': f()"
