@@ -10,14 +10,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from types import MappingProxyType
 from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
 from tiers import conformance_checks as checks
-from tiers.catalog_sources import load_path
+from tiers.catalog_sources import installed_version, load_path
 from tiers.conformance_inputs import Try, against_candidates, against_problems, with_canaries
 from tiers.conformance_process import Act
 from tiers.conformance_records import CheckRecord, Conformance, Sample
@@ -237,15 +236,12 @@ def _declaration(verifier: Verifier) -> CheckRecord:
     if VerifierInfo.model_validate_json(info.model_dump_json()) != info:
         problems.append("the declaration does not survive JSON")
     if verifier.unavailable() is None:
-        problems += [f"the library {name} is not installed" for name in info.libraries if not _has(name)]
+        problems += [
+            f"the library {name} is not installed"
+            for name in info.libraries
+            if installed_version(name) == "missing"
+        ]
     return checks.record("declaration", problems, f"{info.name} {info.version} on {info.tier}")
-
-
-def _has(library: str) -> bool:
-    try:
-        return bool(version(library))
-    except PackageNotFoundError:
-        return False
 
 
 def _parameters(verifier: Verifier) -> CheckRecord:

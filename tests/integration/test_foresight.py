@@ -294,7 +294,7 @@ def test_an_item_that_does_not_end_is_left_to_the_queue(told: Story) -> None:
     batch = parsed(items)
     foresee(told, "r", batch[:1])
     seen = once(told, "r", batch)
-    ended = {name for (name, _, _), plan in seen.plans.items() if plan.ended is not None}
+    ended = {key[0] for key, plan in seen.plans.items() if plan.ended is not None}
     assert {"t0", "t1", "t2", "t3"} <= ended
     assert "slow" not in ended
     assert seen.gave_up

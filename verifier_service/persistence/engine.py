@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
@@ -9,6 +11,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from verifier_service.persistence.store import SqlStore
 
 BUSY_TIMEOUT_S = 30.0
+WAL_PAUSE_S = 0.02
 POOL_SIZE = 10
 MAX_OVERFLOW = 30
 
@@ -56,7 +59,7 @@ def _sqlite(url: URL, begin: str, *, read_only: bool) -> Engine:
 
     def prepare(connection: Any, _record: Any) -> None:
         cursor = connection.cursor()
-        cursor.execute("PRAGMA journal_mode = WAL")
+        _into_wal(cursor)
         cursor.execute("PRAGMA synchronous = FULL")
         cursor.execute("PRAGMA foreign_keys = ON")
         cursor.execute("PRAGMA cache_size = -8192")
@@ -71,6 +74,21 @@ def _sqlite(url: URL, begin: str, *, read_only: bool) -> Engine:
     event.listen(engine, "connect", prepare)
     event.listen(engine, "begin", start)
     return engine
+
+
+def _into_wal(cursor: Any) -> None:
+    """The busy timeout does not hold for this step: while another process makes the same new file its own,
+    it fails at once."""
+    until = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(WAL_PAUSE_S)
+        else:
+            return
 
 
 def create_store(url: str) -> SqlStore:
