@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -89,10 +90,12 @@ def test_no_program_makes_the_tests_break_by_themselves(answer: str, tests: Any)
 
 
 def test_names_of_hidden_tests_stay_hidden() -> None:
-    tests = ["def test_of_7_is_42():\n    assert add(3, 4) == 42\ndef test_b(): assert add(1, 1) == 2\n"]
+    tests = [
+        "def test_of_7_is_secret():\n    assert add(3, 4) == 981726354\ndef test_b(): assert add(1, 1) == 2\n"
+    ]
     finding = verify(ADD, tests)
     assert [row["id"] for row in finding.artifacts[0]["tests"]] == ["0.0", "0.1"]
-    assert "42" not in finding.model_dump_json()
+    assert not {"secret", "981726354"} & set(re.findall(r"[a-z]+|\d+", finding.model_dump_json()))
 
 
 def test_a_sandbox_that_stops_while_tests_are_made_ready_is_no_verdict(
