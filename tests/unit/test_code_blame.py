@@ -90,9 +90,8 @@ def test_no_program_makes_the_tests_break_by_themselves(answer: str, tests: Any)
 
 
 def test_names_of_hidden_tests_stay_hidden() -> None:
-    tests = [
-        "def test_of_7_is_secret():\n    assert add(3, 4) == 981726354\ndef test_b(): assert add(1, 1) == 2\n"
-    ]
+    first = "def test_of_7_is_secret():\n    assert add(3, 4) == 981726354\n"
+    tests = [first + "def test_b(): assert add(1, 1) == 2\n"]
     finding = verify(ADD, tests)
     assert [row["id"] for row in finding.artifacts[0]["tests"]] == ["0.0", "0.1"]
     assert not {"secret", "981726354"} & set(re.findall(r"[a-z]+|\d+", finding.model_dump_json()))
