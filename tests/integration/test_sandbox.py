@@ -298,11 +298,14 @@ def test_a_sandbox_that_leaks_is_refused(sandbox: probe.Sandbox, monkeypatch: py
 def test_a_verifier_process_reaps_what_comes_back_to_it() -> None:
     """In a child of the harness orphans come back to the child: they must not stay as zombies."""
     code = """
-import ctypes, psutil
+import ctypes, psutil, time
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
 from tiers.sandbox import probe
 for _ in range(3):
     probe.find("auto").open().close()
+until = time.monotonic() + 5.0  # a zombie that nobody reaps stays for good
+while time.monotonic() < until and psutil.Process().children(recursive=True):
+    time.sleep(0.05)
 print(len(psutil.Process().children(recursive=True)))
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)

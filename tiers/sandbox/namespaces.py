@@ -13,6 +13,7 @@ import secrets
 import shutil
 import sys
 import sysconfig
+from functools import lru_cache
 from pathlib import Path
 
 UID_BASE = 1_879_048_192
@@ -60,23 +61,31 @@ def own_uid() -> int:
 
 def command(bwrap: str, filter_descriptor: int, *, proc: bool = False) -> list[str]:
     """The command line up to the program inside. ``proc`` mounts the sandbox's own ``/proc``."""
-    _, prefix = interpreter()
-    line = [
-        bwrap,
-        "--unshare-pid",
-        "--unshare-net",
-        "--unshare-ipc",
-        "--unshare-uts",
-        "--unshare-cgroup-try",
-    ]
-    if os.geteuid() == 0:
+    return [*_line(bwrap, proc=proc, root=os.geteuid() == 0), "--seccomp", str(filter_descriptor), "--"]
+
+
+@lru_cache(maxsize=8)
+def _line(bwrap: str, *, proc: bool, root: bool) -> tuple[str, ...]:
+    """All of it that is the same for every sandbox of this process."""
+    line = [bwrap]
+    line += [f"--unshare-{what}" for what in ("pid", "net", "ipc", "uts", "cgroup-try")]
+    if root:
         line += ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     else:
         line += ["--unshare-user", "--cap-drop", "ALL"]
     line += ["--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox"]
     for name, value in ENVIRONMENT.items():
         line += ["--setenv", name, value]
-    line += ["--ro-bind", "/usr", "/usr"]
+    scratch = str(SCRATCH_MB << 20)
+    line += [*_system_files(), *_devices(proc=proc)]
+    line += ["--perms", "1777", "--size", scratch, "--tmpfs", "/tmp", "--remount-ro", "/"]  # noqa: S108
+    return (*line, "--chdir", "/tmp")  # noqa: S108
+
+
+def _system_files() -> list[str]:
+    """The interpreter and ``/usr``, without what is hidden."""
+    _, prefix = interpreter()
+    line = ["--ro-bind", "/usr", "/usr"]
     for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
         line += _system(Path("/") / name)
     if not prefix.is_relative_to("/usr"):
@@ -88,24 +97,19 @@ def command(bwrap: str, filter_descriptor: int, *, proc: bool = False) -> list[s
     line += ["--perms", "0755", "--dir", "/etc"]
     for name in ("/etc/alternatives", "/etc/ld.so.cache"):
         line += ["--ro-bind-try", name, name]
-    line += ["--perms", "0755", "--tmpfs", "/dev"]
+    return line
+
+
+def _devices(*, proc: bool) -> list[str]:
+    line = ["--perms", "0755", "--tmpfs", "/dev"]
     for name in ("null", "full", "random", "urandom"):
         line += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
     line += ["--symlink", "/tmp/.stdin", "/dev/stdin"]  # noqa: S108
     if proc:
         line += ["--proc", "/proc", "--symlink", "/proc/self/fd", "/dev/fd"]
-        line += [
-            "--symlink",
-            "/proc/self/fd/1",
-            "/dev/stdout",
-            "--symlink",
-            "/proc/self/fd/2",
-            "/dev/stderr",
-        ]
-    line += ["--remount-ro", "/dev"]
-    scratch = str(SCRATCH_MB << 20)
-    line += ["--perms", "1777", "--size", scratch, "--tmpfs", "/tmp", "--remount-ro", "/"]  # noqa: S108
-    return [*line, "--chdir", "/tmp", "--seccomp", str(filter_descriptor), "--"]  # noqa: S108
+        for number, name in ((1, "stdout"), (2, "stderr")):
+            line += ["--symlink", f"/proc/self/fd/{number}", f"/dev/{name}"]
+    return [*line, "--remount-ro", "/dev"]
 
 
 def hidden(prefix: Path) -> list[Path]:
