@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tests.support.broken_verifiers import BROKEN, SOUND, Sound
+from tests.support import broken_declarations, broken_verifiers
+from tests.support.broken_verifiers import SOUND, Sound
 from tiers.catalog import TIERS_FOLDER
 from tiers.catalog_sources import SHIPPED, BrokenPlugin, load_path
 from tiers.conformance import conformance, read_samples
@@ -126,6 +127,9 @@ GOOD = [
     sample("reject", candidate="tomato", reference={"value": "aubergine"}, score=0.0),
     sample("accept", candidate="kohlrabi", reference={"value": "kohlrabi"}, turns=[TURN, TURN]),
 ]
+
+
+BROKEN = (*broken_verifiers.BROKEN, *broken_declarations.BROKEN)
 
 
 def path_of(broken: type[Sound]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,17 +9,16 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from tests.support.story import LADDER, PROJECT, Story, story
+from tests.support.story import LADDER, PROJECT, Story, claim, story
 from tiers.harness import ProcessHarness
-from verifier_service.domain.errors import Conflict, InvalidInput
+from verifier_service.domain.errors import Conflict
 from verifier_service.domain.evidence import Failure, Finding, Measurement, Tier, Verdict
 from verifier_service.domain.ladders import LadderSpec
 from verifier_service.domain.ports.execution import Done, Released
-from verifier_service.domain.reviews import ClaimRequest, ReviewDecision, ReviewMeasurement
+from verifier_service.domain.reviews import ReviewDecision
 from verifier_service.domain.rewards import RewardCode, RewardReason
 from verifier_service.domain.runs import Budgets, RunSpec, RunState
 from verifier_service.domain.scoring import MET_FINAL
-from verifier_service.domain.states import RewardStatus
 from verifier_service.domain.trajectories import Turn
 from verifier_service.services import advantages, desk
 
@@ -33,13 +31,6 @@ def reason(told: Story, trajectory: str, run: str = "r") -> RewardReason:
     found = told.latest(run, trajectory).reason
     assert found is not None
     return found
-
-
-def claim(told: Story, reviewer: str = "ann") -> str:
-    with told.service.store.begin() as tx:
-        review = desk.claim_review(tx, PROJECT, ClaimRequest(reviewer=reviewer, queue="chemists"))
-    assert review is not None
-    return review.id
 
 
 def sql(told: Story, statement: str, **values: Any) -> None:
@@ -85,21 +76,6 @@ def test_a_ladder_whose_verifier_is_gone_fails_its_own_cases_only(
         assert refused.status == "invalid"
         after.service.close_run(PROJECT, "r")
         after.until(lambda: after.run("r").state is RunState.CLOSED)
-
-
-def test_a_decision_before_the_deadline_counts_although_its_grace_ends_after_it(told: Story) -> None:
-    told.put_ladder(LADDER | {"deadline_s": 2.0})
-    told.submit("r", {"id": "t", "answer": GOOD})
-    told.rest()
-    review = claim(told)
-    with told.service.store.begin() as tx:
-        decision = ReviewDecision(reviewer="ann", verdict="reject", reason="explosive")
-        desk.decide_review(tx, PROJECT, review, decision, grace_s=3.0)
-    time.sleep(2.2)
-    told.rest()
-    assert told.latest("r", "t").status is RewardStatus.PROVISIONAL
-    told.until(lambda: told.standing("r", "t").met == MET_FINAL)
-    assert (told.latest("r", "t").reward, told.latest("r", "t").tier) == (0.0, Tier.LAB)
 
 
 def test_an_operators_ladder_survives_a_restart(
@@ -197,16 +173,6 @@ def test_a_group_with_an_unfinished_member_is_not_complete(told: Story) -> None:
     assert (found.complete, found.valid, found.expected) == (False, 1, 2)
 
 
-def test_a_number_in_another_unit_is_refused_at_the_desk(told: Story) -> None:
-    told.submit("r", {"id": "t", "answer": GOOD})
-    told.rest()
-    review = claim(told)
-    measured = ReviewMeasurement(quantity="carbons@test", value=0.3, unit="furlong")
-    decision = ReviewDecision(reviewer="ann", verdict="accept", measurements=(measured,))
-    with told.service.store.begin() as tx, pytest.raises(InvalidInput, match="measured in"):
-        desk.decide_review(tx, PROJECT, review, decision, grace_s=0.0)
-
-
 def test_the_policy_counts_what_it_has_asked_for(told: Story) -> None:
     # The quote of one simulation is 1.4e-5 credits: two and a half of them.
     told.put_run("r", compute=3.5e-5)
@@ -280,21 +246,6 @@ def _cpu(seconds: float) -> Any:
     return Cost(cpu_s=seconds)
 
 
-def test_the_last_who_asks_sets_the_deadline_of_a_shared_review(told: Story) -> None:
-    told.put_ladder(LADDER | {"deadline_s": 3.0})
-    told.submit("r", {"id": "t", "answer": GOOD})
-    told.rest()
-    time.sleep(1.5)
-    told.submit("q", {"id": "t", "answer": GOOD})
-    told.rest()
-    with told.service.store.read() as tx:
-        assert len(desk.listed(tx, PROJECT, queue=None, state="open", limit=10)) == 1
-    time.sleep(1.8)
-    told.rest()
-    assert told.latest("q", "t").status is RewardStatus.PROVISIONAL
-    assert claim(told)
-
-
 def test_a_verdict_belongs_to_its_task(told: Story) -> None:
     told.put_ladder(LADDER | {"name": "other"})
     told.submit("r", {"id": "a", "answer": GOOD, "problem": {"prompt": "long chains, please"}})
@@ -337,22 +288,6 @@ def test_arithmetic_that_overflows_is_no_number_and_stops_nobody(told: Story) ->
     assert told.latest("r", "t").reward is None
     told.rest()
     assert told.latest("r", "u").outcome == 0.4
-
-
-def test_every_required_approval_is_paid(told: Story) -> None:
-    two = {**LADDER["tiers"], "lab": [{"use": "review", "params": {"queue": "chemists", "approvals": 2}}]}
-    told.put_ladder(LADDER | {"tiers": two})
-    told.submit("r", {"id": "t", "answer": GOOD})
-    told.rest()
-    for reviewer in ("ann", "bob"):
-        review = claim(told, reviewer)
-        with told.service.store.begin() as tx:
-            desk.decide_review(
-                tx, PROJECT, review, ReviewDecision(reviewer=reviewer, verdict="accept"), 0.0
-            )
-    told.until(lambda: told.latest("r", "t").tier is Tier.LAB)
-    human = next(account for account in told.run("r").accounts if account.kind == "human")
-    assert (human.spent, human.reserved) == (pytest.approx(30.0), 0.0)
 
 
 def test_a_check_queued_before_an_upgrade_is_asked_again_under_the_new_key(told: Story) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import random
 import subprocess
@@ -10,10 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
-
-from pydantic import ConfigDict
 
 from verifier_service.domain.errors import TaskError
 from verifier_service.domain.evidence import Finding, Hint, Outcome, Reason, Tier, Verdict
@@ -368,97 +364,6 @@ class BlamesSome(Sound):
         return super().verify(item, params) if item.candidate else rejected()
 
 
-class Unversioned(Sound):
-    info = info("unversioned", version=" ")
-    breaks = "declaration"
-
-
-class Misnamed(Sound):
-    info = info("Not A Name")
-    breaks = "declaration"
-
-
-class MissingLibrary(Sound):
-    info = info("missing_library", libraries=("no-such-distribution",))
-    breaks = "declaration"
-
-
-class LaxParams(Params):
-    """Takes what it does not know."""
-
-    model_config = ConfigDict(extra="allow")
-
-
-class Lax(Sound):
-    info = info("lax")
-    breaks = "parameters"
-    params_model = LaxParams
-
-
-class PathParams(Params):
-    """Names a file of the server."""
-
-    table: Path = Path("/etc/passwd")
-
-
-class ReadsFiles(Sound):
-    info = info("reads_files")
-    breaks = "parameters"
-    params_model = PathParams
-
-
-class WrongDefaults(Params):
-    """Its default is no number."""
-
-    limit: int = "many"  # type: ignore[assignment]
-
-
-class Undefaulted(Sound):
-    info = info("undefaulted")
-    breaks = "parameters"
-    params_model = WrongDefaults
-
-
-class SlowDoor(SoundDoor):
-    """A question that takes time by the square."""
-
-    info = info("slow_door")
-    breaks = "precheck"
-
-    def precheck(self, item: CheckInput, params: Params) -> Reason | None:
-        text = item.candidate if isinstance(item.candidate, str) else ""
-        until = time.process_time() + (len(text) / LONG) ** 2 * 0.1
-        for _ in itertools.takewhile(lambda _: time.process_time() < until, itertools.count()):
-            continue
-        return None
-
-
-class HeavyDoor(SoundDoor):
-    info = info("heavy_door")
-    breaks = "precheck"
-
-    def precheck(self, item: CheckInput, params: Params) -> Reason | None:
-        import numpy
-
-        return None if numpy.isfinite(1.0) else Reason(code="never", message="never")
-
-
-class RaisingDoor(SoundDoor):
-    info = info("raising_door")
-    breaks = "precheck"
-
-    def precheck(self, item: CheckInput, params: Params) -> Reason | None:
-        return Reason(code="empty", message="nothing") if not str(item.candidate)[0] else None
-
-
-class ShutDoor(SoundDoor):
-    info = info("shut_door")
-    breaks = "precheck"
-
-    def precheck(self, item: CheckInput, params: Params) -> Reason | None:
-        return Reason(code="closed", message="come back tomorrow")
-
-
 class Wrong(Sound):
     info = info("wrong")
     breaks = "samples"
@@ -473,4 +378,3 @@ CLASSES = tuple(
 )
 BROKEN = tuple(each for each in CLASSES if each.breaks is not None)
 SOUND = tuple(each for each in CLASSES if each.breaks is None)
-VERIFIERS = CLASSES

@@ -19,10 +19,11 @@ from verifier_service.bootstrap import Service
 from verifier_service.domain.cases import Standing
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ladders import LadderSpec
+from verifier_service.domain.reviews import ClaimRequest
 from verifier_service.domain.rewards import RewardRecord
 from verifier_service.domain.runs import Budgets, Run, RunReport, RunSpec
 from verifier_service.domain.trajectories import TrajectorySubmission
-from verifier_service.services import intake, tenants
+from verifier_service.services import desk, intake, tenants
 from verifier_service.services.intake import Intake
 from verifier_service.settings import Settings
 from verifier_service.worker.loop import TierWorker
@@ -146,3 +147,11 @@ def story(folder: Path, harness: ProcessHarness, **settings: Any) -> Iterator[St
         yield told
     finally:
         told.close()
+
+
+def claim(told: Story, reviewer: str = "ann") -> str:
+    """Claim the next review of the chemists; its id."""
+    with told.service.store.begin() as tx:
+        review = desk.claim_review(tx, PROJECT, ClaimRequest(reviewer=reviewer, queue="chemists"))
+    assert review is not None
+    return review.id

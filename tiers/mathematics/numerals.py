@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from fractions import Fraction
 
 from tiers.mathematics.nodes import Node, Num, Sym
@@ -12,7 +13,7 @@ _BASES = {"0x": 16, "0b": 2, "0o": 8}
 _END: Token = ("", "")
 
 
-class NumeralReader:
+class NumeralReader(ABC):
     """A position in the tokens of one answer. ``sign`` is what ``±`` stands for in this reading."""
 
     def __init__(self, tokens: list[Token]) -> None:
@@ -45,9 +46,9 @@ class NumeralReader:
         if self.depth > 2 * MAX_DEPTH + 10:
             raise too_large("the expression nests too deeply")
 
+    @abstractmethod
     def argument(self) -> Node:
         """One argument of a command."""
-        raise NotImplementedError
 
     def _vulgar(self, text: str) -> Node:
         top, _, bottom = text.partition("/")

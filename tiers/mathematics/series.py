@@ -7,6 +7,7 @@ sum takes the product that follows it; a product only the factors written side b
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
 from math import lcm
@@ -33,21 +34,21 @@ class SeriesReader(NumeralReader):
         self._tokens_read = 0
         self._bits_made = 0
 
+    @abstractmethod
     def expression(self) -> Node:
         """A sum of products."""
-        raise NotImplementedError
 
+    @abstractmethod
     def product(self) -> Node:
         """A product with its signs."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _table(self, environment: str) -> Node:
         """A matrix."""
-        raise NotImplementedError
 
+    @abstractmethod
     def side_by_side(self) -> Node:
         """Factors without a sign between them."""
-        raise NotImplementedError
 
     def _series(self, kind: str) -> Node:
         index, low, high = self._bounds()
