@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tiers.fast.json_answer import NotReadable, read_json
 from tiers.fast.json_equality import difference, same_unordered
-from verifier_service.domain.extraction import boxes, code_block, fences, hash_lines, last_boxed, last_tag
+from verifier_service.domain.extraction import boxes, code_block, fences, last_boxed, last_tag
 
 WORDS = st.sampled_from(
     [
@@ -39,7 +39,7 @@ SMALL = st.recursive(
 @given(TEXTS)
 def test_spans_are_where_they_say(text: str) -> None:
     found = list(boxes(text))
-    for span in (*found, *hash_lines(text)):
+    for span in found:
         assert text[span.start : span.end] == span.text
     ends = [0, *(span.end for span in found)]
     assert all(span.start >= end for span, end in zip(found, ends, strict=False)), "in order, apart"

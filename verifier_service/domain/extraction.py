@@ -17,7 +17,6 @@ from verifier_service.domain.records import JsonObject, JsonValue
 from verifier_service.domain.trajectories import Turn
 
 _LATEX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s{0,16}+\{|\\.|[{}]", re.DOTALL)
-_HASHES = re.compile(r"^[ \t]*+####(?!#)([^\r\n]*+)", re.MULTILINE)
 _FENCE = re.compile(r"([ \t]*+)(`{3,}+|~{3,}+)([^\r\n]*+)")
 
 
@@ -91,15 +90,6 @@ def last_boxed(text: str) -> str | None:
     r"""The stripped contents of the last ``\boxed{...}`` or ``\fbox{...}``, if there is one."""
     found = list(boxes(text))
     return found[-1].text.strip() if found else None
-
-
-def hash_lines(text: str) -> Iterator[Span]:
-    """What follows ``####`` on each line that begins with it, blanks at both ends left out."""
-    for line in _HASHES.finditer(text):
-        inner = line.group(1)
-        stripped = inner.strip()
-        start = line.start(1) + (len(inner) - len(inner.lstrip()) if stripped else 0)
-        yield Span(stripped, start, start + len(stripped))
 
 
 def code_block(text: str) -> str:
