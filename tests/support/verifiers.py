@@ -6,13 +6,14 @@ count against the candidate.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tests.support.acts import ACTS, accept
-from verifier_service.domain.evidence import Finding, Outcome, Tier
+from verifier_service.domain.evidence import Finding, Outcome, Reason, Tier, Verdict
 from verifier_service.domain.verifiers import CheckInput, Limits, Params, Verifier, VerifierInfo
 
 
@@ -43,6 +44,22 @@ class Strict(Hostile):
     """Limits are the candidate's own doing."""
 
     info = info("strict", on_limit="reject")
+
+
+class Spoken(Hostile):
+    """As ``hostile``, told in a text: the last line is the act as JSON; anything else is a wrong answer."""
+
+    info = info("spoken")
+
+    def verify(self, item: CheckInput, params: Params) -> Finding:
+        lines = str(item.candidate).strip().splitlines()
+        try:
+            act = json.loads(lines[-1])
+            do = ACTS[act["do"]]
+        except (ValueError, LookupError, TypeError):
+            wrong = Reason(code="not_an_act", message="the last line is no act")
+            return Finding(verdict=Verdict.REJECT, score=0.0, reason=wrong)
+        return do(act)
 
 
 class Dear(Hostile):
@@ -164,6 +181,7 @@ class External(Unstartable):
 VERIFIERS = (
     Hostile,
     Strict,
+    Spoken,
     Dear,
     Lasting,
     Parallel,

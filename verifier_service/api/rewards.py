@@ -52,11 +52,14 @@ async def query(
     wait = allowed(context, wanted.wait or NO_WAIT)
     found, cursor = await in_thread(_find, context, caller.project, run, wanted.ids)
     pks = {standing.pk: name for name, standing in found.items()}
-    watching = context.hub.rewards(caller.project, run, pks, rank=rank_of(wait), seconds=wait.seconds)
+    watching = context.hub.rewards(
+        caller.project, run, pks, rank=rank_of(wait), seconds=wait.seconds, linger=wait.linger
+    )
     seen = await attended(request, watching)
     answer = RewardsAnswer(
         records=tuple(seen.records[name] for name in dict.fromkeys(wanted.ids) if name in seen.records),
         unknown=tuple(name for name in dict.fromkeys(wanted.ids) if name not in found),
+        pending=tuple(name for name, standing in found.items() if standing.pk in seen.left),
         complete=seen.met,
         cursor=cursor,
     )

@@ -53,7 +53,9 @@ async def submit(run: RunId, request: Request, caller: Submitter, context: InCon
     pks = {
         result.pk: result.id for result in taken.results if result.pk is not None and result.id is not None
     }
-    watching = context.hub.rewards(caller.project, run, pks, rank=rank_of(wait), seconds=wait.seconds)
+    watching = context.hub.rewards(
+        caller.project, run, pks, rank=rank_of(wait), seconds=wait.seconds, linger=wait.linger
+    )
     seen = await attended(request, watching)
     answer = _answer(batch, taken, seen)
     return await json_answer(answer, len(batch.items), 200 if seen.met else 202)
@@ -93,6 +95,7 @@ def _answer(batch: Batch, taken: Intake, seen: Seen) -> SubmitResponse:
                 status=SubmitStatus(result.status),
                 error=item_error(result.error) if result.error is not None else None,
                 reward=seen.records.get(name) if result.pk is not None and name is not None else None,
+                met=result.pk not in seen.left,
             )
         )
     return SubmitResponse(results=tuple(results), complete=seen.met, cursor=taken.cursor)

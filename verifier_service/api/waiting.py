@@ -35,10 +35,12 @@ RunKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the reader saw when a wait ended: whether it was met, and the latest records by id."""
+    """What the reader saw when a wait ended: whether it was met, the latest records by id, and the pks for
+    which it was not met."""
 
     met: bool
     records: dict[str, RewardRecord]
+    left: frozenset[int] = frozenset()
 
 
 @dataclass(eq=False, kw_only=True, slots=True)
@@ -50,6 +52,7 @@ class _Wait:
     ids: tuple[str, ...] = ()
     condition: Callable[[Run], bool] | None = None
     deadline: float = 0.0
+    linger: float | None = None
     future: asyncio.Future[Seen] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     fresh: bool = True
 
@@ -98,9 +101,11 @@ class Hub:
         *,
         rank: int,
         seconds: float,
+        linger: float | None = None,
         beyond: int = 0,
     ) -> Seen:
-        """Wait until every trajectory (pk -> id) has come as far as ``rank``, at most ``seconds``.
+        """Wait until every trajectory (pk -> id) has come as far as ``rank``, at most ``seconds``, and at
+        most ``linger`` seconds after the first has.
 
         Only records after the feed position ``beyond`` count.
         """
@@ -108,6 +113,7 @@ class Hub:
             _Wait(
                 key=(project, run),
                 rank=rank,
+                linger=linger,
                 beyond=beyond,
                 pending=frozenset(pks),
                 ids=tuple(pks.values()),
@@ -206,10 +212,14 @@ class Hub:
                     ask.wait.future.set_exception(error)
             return
         for ask, look in zip(asks, looks, strict=True):
-            ask.wait.fresh = False
-            ask.wait.pending = look.left
-            if (look.met or ask.due) and not ask.wait.future.done():
-                ask.wait.future.set_result(Seen(look.met, look.records))
+            wait = ask.wait
+            wait.fresh = False
+            if wait.linger is not None and len(look.left) < len(wait.pending):
+                wait.deadline = min(wait.deadline, asyncio.get_running_loop().time() + wait.linger)
+                wait.linger = None
+            wait.pending = look.left
+            if (look.met or ask.due) and not wait.future.done():
+                wait.future.set_result(Seen(look.met, look.records, look.left))
 
     def _look(self, asks: Sequence[_Ask]) -> list[_Look]:
         """In a thread: one snapshot for all. What was met once stays met for its waiter."""

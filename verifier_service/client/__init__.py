@@ -19,6 +19,7 @@ from verifier_service.client.errors import (
     VerifierError,
     VerifierUnavailable,
 )
+from verifier_service.client.joint import Joint
 from verifier_service.client.waiting import Wait
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Client",
     "Conflict",
     "InvalidRequest",
+    "Joint",
     "NotAllowed",
     "NotAuthenticated",
     "NotFound",

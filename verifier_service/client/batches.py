@@ -92,5 +92,5 @@ def chunks(
 def body(items: Sequence[Packed], wait: WaitSpec | None) -> bytes:
     """A ``SubmitRequest`` around items that are text already."""
     joined = b",".join(item.text for item in items)
-    tail = b"" if wait is None else b',"wait":' + json.dumps(wait.model_dump(mode="json")).encode("ascii")
+    tail = b"" if wait is None else b',"wait":' + as_json(wait.model_dump(mode="json", exclude_none=True))
     return b'{"trajectories":[' + joined + b"]" + tail + b"}"

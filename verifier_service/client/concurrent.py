@@ -13,10 +13,11 @@ import httpx
 from verifier_service.client import desk, tenancy, trajectories, transport
 from verifier_service.client.calls import Answer, Lost
 from verifier_service.client.exchange import Plan, Send, Session
+from verifier_service.client.joint import Joint
 from verifier_service.client.location import locate
 from verifier_service.domain.rewards import RewardRecord
 from verifier_service.domain.states import RewardStatus
-from verifier_service.domain.wire import MAX_WAIT_S
+from verifier_service.domain.wire import MAX_WAIT_S, Until
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -90,6 +91,13 @@ class AsyncClient:
             if not page.records and idle_s is not None:
                 return
             after = max(after, page.cursor)
+
+    def joint(self, run: str, *, until: Until = "final") -> Joint:
+        """A way to submit to one run by which concurrent submissions share requests, see ``Joint``.
+
+        Hundreds of ``submit`` calls for one trajectory each are better made through it.
+        """
+        return Joint(self, run, until=until)
 
     async def perform(self, plan: Plan[T]) -> T:
         """Run a plan to its end."""

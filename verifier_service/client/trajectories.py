@@ -55,7 +55,7 @@ def submit(
     complete = True
     for piece in pieces:
         # Only a batch of one piece waits while it is handed in; several are handed in first.
-        response = yield from _hand_in(session, run, piece, deadline if len(pieces) == 1 else None)
+        response = yield from hand_in(session, run, piece, deadline if len(pieces) == 1 else None)
         cursors.append(response.cursor)
         results.update(zip((item.place for item in piece), response.results, strict=True))
         complete = complete and response.complete
@@ -65,7 +65,7 @@ def submit(
     return SubmitResponse(results=ordered, complete=complete, cursor=min(cursors, default=0))
 
 
-def _hand_in(
+def hand_in(
     session: Session, run: str, items: Sequence[Packed], wait: Deadline | None
 ) -> Plan[SubmitResponse]:
     """One request; a body that is too large goes again in halves, down to single items."""
@@ -86,8 +86,8 @@ def _hand_in(
         if len(items) == 1:
             return SubmitResponse(results=(batches.too_large(items[0]),), complete=True, cursor=0)
         half = len(items) // 2
-        first = yield from _hand_in(session, run, items[:half], None)
-        second = yield from _hand_in(session, run, items[half:], None)
+        first = yield from hand_in(session, run, items[:half], None)
+        second = yield from hand_in(session, run, items[half:], None)
         return SubmitResponse(
             results=first.results + second.results,
             complete=wait is None and first.complete and second.complete,

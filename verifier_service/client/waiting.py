@@ -34,6 +34,7 @@ class Deadline:
 
     until: Until
     ends: float
+    linger: float | None = None
 
     def left(self, now: float) -> float:
         """Seconds that remain."""
@@ -41,7 +42,7 @@ class Deadline:
 
     def spec(self, seconds: float) -> WaitSpec:
         """A server-side piece of it."""
-        return WaitSpec(until=self.until, seconds=round(seconds, 3))
+        return WaitSpec(until=self.until, seconds=round(seconds, 3), linger=self.linger)
 
 
 def begin(session: Session, wait: Waiting) -> Deadline | None:
@@ -56,7 +57,7 @@ def query_call(run: str, ids: Sequence[str], wait: WaitSpec | None) -> Call[Rewa
     """The latest records of some ids."""
     request: dict[str, object] = {"ids": list(ids)}
     if wait is not None:
-        request["wait"] = wait.model_dump(mode="json")
+        request["wait"] = wait.model_dump(mode="json", exclude_none=True)
     return Call(
         method="POST",
         path=path("runs", run, "rewards", "query"),

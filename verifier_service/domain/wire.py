@@ -58,10 +58,15 @@ Estimator = Literal["grpo", "dr_grpo", "rloo", "posterior"]
 
 
 class WaitSpec(Request):
-    """How far to wait before answering, and for how long at most."""
+    """How far to wait before answering, and for how long at most.
+
+    With ``linger``, the answer comes at most so many seconds after the first item is met, so that quick
+    items do not wait for slow ones; what is not met then can be asked for again.
+    """
 
     until: Until = "final"
     seconds: Annotated[float, Field(ge=0.0, le=MAX_WAIT_S)] = 30.0
+    linger: Annotated[float, Field(ge=0.0, le=MAX_WAIT_S)] | None = None
 
 
 class SubmitRequest(Request):
@@ -126,12 +131,16 @@ class SubmitStatus(OpenEnum):
 
 
 class SubmitResult(Record):
-    """One item's fate and its newest reward record, if any; ``id`` is null where none was readable."""
+    """One item's fate and its newest reward record, if any; ``id`` is null where none was readable.
+
+    ``met``: the wait is met for this item (null from servers that do not say).
+    """
 
     id: str | None
     status: SubmitStatus
     error: ItemError | None = None
     reward: RewardRecord | None = None
+    met: bool | None = None
 
 
 class SubmitResponse(Record):
@@ -156,11 +165,13 @@ class RewardsPage(Record):
 class RewardsAnswer(Record):
     """Answer to a query: the newest record of each id that has one, in the order asked.
 
-    ``unknown``: ids the run has never seen. ``complete``: the wait is met for every known id.
+    ``unknown``: ids the run has never seen. ``complete``: the wait is met for every known id;
+    ``pending``: those for which it is not (null from servers that do not say).
     """
 
     records: tuple[RewardRecord, ...]
     unknown: tuple[str, ...] = ()
+    pending: tuple[str, ...] | None = None
     complete: bool = True
     cursor: int = 0
 

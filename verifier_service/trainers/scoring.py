@@ -1,0 +1,141 @@
+"""Scoring as every trainer's adapter does it: rollouts in, a number or a reason out.
+
+An adapter maps ``Scored`` to its trainer's form of "no reward"; nothing here makes a number of a
+verification that did not happen.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from verifier_service.client import Submission, VerifierUnavailable, Wait, name
+from verifier_service.client.errors import VerifierError
+from verifier_service.domain.rewards import RewardRecord
+from verifier_service.domain.wire import SubmitResult, SubmitStatus, Until
+from verifier_service.trainers.connections import Address, blocking_client, joint
+
+log = logging.getLogger(__name__)
+
+UNREACHABLE = "unreachable"
+NOT_YET = "pending"
+HOPELESS = frozenset({"unknown_ladder"})
+
+
+class Misconfigured(VerifierError):
+    """No rollout can ever be scored like this: the ladder does not exist. Training must not go on."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scoring:
+    """How an adapter asks; plain values, so that a reward function can be pickled.
+
+    A submission waits until tier ``until`` is through (``final``: until nothing more is to come), for at
+    most ``seconds``; then what is known comes back, and better evidence reaches the trainer by
+    ``Client.follow``. ``url`` and ``key`` default to ``$VERIFIER_URL`` and ``$VERIFIER_API_KEY``. A silent
+    or busy service is tried again for ``retry_s`` seconds.
+    """
+
+    run: str
+    ladder: str
+    until: Until = "final"
+    seconds: float = 60.0
+    url: str | None = None
+    key: str | None = None
+    retry_s: float = 60.0
+
+    @property
+    def address(self) -> Address:
+        """Where the service is."""
+        return Address(self.url, self.key, self.retry_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """What one rollout got.
+
+    ``code`` says why there is no number: a ``RewardCode``, ``invalid`` or ``conflict`` (the service did not
+    take it), or ``unreachable``. It is null exactly when ``reward`` is a number.
+    """
+
+    id: str
+    record: RewardRecord | None
+    code: str | None
+    message: str = ""
+
+    @property
+    def reward(self) -> float | None:
+        """The reward, or null where there is none."""
+        return None if self.record is None else self.record.reward
+
+
+async def score(scoring: Scoring, submissions: Sequence[Submission]) -> list[Scored]:
+    """Score rollouts, in the order given. Concurrent calls of one event loop travel together, and each is
+    answered as soon as its own rollouts are through.
+
+    A service that stays away, or a rollout that it refuses, is a ``Scored`` with a reason. Raises what can
+    only be mended by hand: ``NotAuthenticated``, ``NotAllowed``, ``Misconfigured``, a closed run's
+    ``Conflict``.
+    """
+    named = name(submissions)
+    joined = joint(scoring.address, scoring.run, scoring.until)
+    try:
+        results = await joined.submit(named, seconds=scoring.seconds)
+    except VerifierUnavailable as error:
+        return _unreachable(named, error)
+    return _read(scoring, results)
+
+
+def score_blocking(scoring: Scoring, submissions: Sequence[Submission]) -> list[Scored]:
+    """As ``score``, from a thread."""
+    named = name(submissions)
+    client = blocking_client(scoring.address)
+    try:
+        answer = client.submit(scoring.run, named, wait=Wait(scoring.until, scoring.seconds))
+    except VerifierUnavailable as error:
+        return _unreachable(named, error)
+    return _read(scoring, answer.results)
+
+
+def of_record(record: RewardRecord) -> Scored:
+    """A record as an adapter sees it."""
+    if record.reward is not None:
+        return Scored(record.trajectory, record, None)
+    reason = record.reason
+    if reason is None:
+        return Scored(record.trajectory, record, NOT_YET, f"the record is {record.status}")
+    message = ": ".join(part for part in (reason.detail, reason.message) if part)
+    return Scored(record.trajectory, record, str(reason.code), message)
+
+
+def of_result(result: SubmitResult) -> Scored:
+    """The fate of a submission as an adapter sees it."""
+    name = result.id or ""
+    if result.status in (SubmitStatus.INVALID, SubmitStatus.CONFLICT):
+        message = f"{result.error.code}: {result.error.message}" if result.error is not None else ""
+        return Scored(name, None, str(result.status), message)
+    if result.reward is None:
+        return Scored(name, None, NOT_YET, "there was no record when the wait was over")
+    return of_record(result.reward)
+
+
+def _read(scoring: Scoring, results: Sequence[SubmitResult]) -> list[Scored]:
+    for result in results:
+        if result.error is not None and result.error.code in HOPELESS:
+            raise Misconfigured(f"run {scoring.run!r}: {result.error.message}")
+    scored = [of_result(result) for result in results]
+    refused = [one for one in scored if one.code in ("invalid", "conflict")]
+    if refused:
+        log.warning("%d of %d rollouts were refused: %s", len(refused), len(scored), refused[0].message)
+    return scored
+
+
+def _unreachable(submissions: Sequence[Submission], error: VerifierUnavailable) -> list[Scored]:
+    log.warning("%d rollouts have no reward: %s", len(submissions), error)
+    return [Scored(_id(item), None, UNREACHABLE, str(error)) for item in submissions]
+
+
+def _id(item: Submission) -> str:
+    found = item.get("id") if isinstance(item, dict) else getattr(item, "id", None)
+    return found if isinstance(found, str) else ""
