@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test check format clean
+.PHONY: demo test test-trainers check format clean
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -25,9 +25,14 @@ check: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python -m pytest
 
+# The real packages of the trainers, in environments below .venvs: gigabytes, so not part of `make test`.
+# `make test-trainers ONLY="trl-verl"` runs some of them.
+test-trainers: $(STAMP)
+	$(BIN)/python -m tests.trainers.run $(ONLY)
+
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .venvs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

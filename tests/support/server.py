@@ -1,4 +1,8 @@
-"""A server for tests: the real process on a real database, or the application inside the test."""
+"""A server for tests: the real process on a real database, or the application inside the test.
+
+The process runs under ``$VERIFIER_SERVER_PYTHON`` where that is set: tests in a trainer's environment,
+which has the client only, start the server of the developers' environment.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +21,12 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import httpx
-import psutil
 
-from verifier_service import bootstrap
-from verifier_service.app import create_app, ensure_admin_key
-from verifier_service.settings import Settings
-from verifier_service.worker.supervisor import Supervisor
+if TYPE_CHECKING:
+    import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGINS = ("tests.support.verifiers", "tests.support.measuring")
@@ -98,6 +99,8 @@ class Server:
 
     def children(self) -> list[psutil.Process]:
         """All descendants: the processes in which verifiers run."""
+        import psutil
+
         return psutil.Process(self.process.pid).children(recursive=True)
 
 
@@ -112,7 +115,7 @@ def start(data: Path, **settings: str) -> Server:
     environment = {**kept, **{f"VERIFIER_{name.upper()}": value for name, value in chosen.items()}}
     with (data / "server.log").open("a") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "verifier_service.app"],
+            [os.environ.get("VERIFIER_SERVER_PYTHON", sys.executable), "-m", "verifier_service.app"],
             cwd=ROOT,
             env=environment,
             stdout=subprocess.PIPE,
@@ -188,6 +191,11 @@ async def in_process(
     data: Path, *, workers: bool = False, **settings: str
 ) -> AsyncIterator[httpx.AsyncClient]:
     """The application over ASGI with the administrator's key; with ``workers`` it does its work, too."""
+    from verifier_service import bootstrap
+    from verifier_service.app import create_app, ensure_admin_key
+    from verifier_service.settings import Settings
+    from verifier_service.worker.supervisor import Supervisor
+
     service = bootstrap.build(Settings(data=data, plugins=PLUGINS, **settings))  # type: ignore[arg-type]
     key = ensure_admin_key(service).read_text().strip()
     supervisor = Supervisor(service) if workers else None
