@@ -94,15 +94,7 @@ def make(environment: Environment) -> None:
 
 
 def _install(environment: Environment, arguments: list[str]) -> None:
-    command = [
-        environment.python,
-        "-m",
-        "pip",
-        "--disable-pip-version-check",
-        "--no-cache-dir",
-        "install",
-        "-q",
-    ]
+    pip = [environment.python, "-m", "pip", "--disable-pip-version-check", "--no-cache-dir"]
     for left in reversed(range(INSTALL_TRIES)):
         if subprocess.run([*pip, "install", "--quiet", *arguments], check=left == 0).returncode == 0:
             return
