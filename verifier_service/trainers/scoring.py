@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from verifier_service.client import Submission, VerifierUnavailable, Wait, name
 from verifier_service.client.errors import VerifierError
 from verifier_service.domain.rewards import RewardRecord
-from verifier_service.domain.wire import SubmitResult, SubmitStatus, Until
+from verifier_service.domain.wire import ItemError, SubmitResult, SubmitStatus, Until
 from verifier_service.trainers.connections import Address, blocking_client, joint
 
 log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ async def score(scoring: Scoring, submissions: Sequence[Submission]) -> list[Sco
     ``Conflict``.
     """
     named = name(submissions)
-    joined = joint(scoring.address, scoring.run, scoring.until)
+    joined = await joint(scoring.address, scoring.run, scoring.until)
     try:
         results = await joined.submit(named, seconds=scoring.seconds)
     except VerifierUnavailable as error:
@@ -113,11 +113,16 @@ def of_result(result: SubmitResult) -> Scored:
     """The fate of a submission as an adapter sees it."""
     name = result.id or ""
     if result.status in (SubmitStatus.INVALID, SubmitStatus.CONFLICT):
-        message = f"{result.error.code}: {result.error.message}" if result.error is not None else ""
-        return Scored(name, None, str(result.status), message)
+        return Scored(name, None, str(result.status), _told(result.error))
     if result.reward is None:
         return Scored(name, None, NOT_YET, "there was no record when the wait was over")
     return of_record(result.reward)
+
+
+def _told(error: ItemError | None) -> str:
+    if error is None:
+        return ""
+    return ": ".join(part for part in (error.field, error.code, error.message) if part)
 
 
 def _read(scoring: Scoring, results: Sequence[SubmitResult]) -> list[Scored]:
