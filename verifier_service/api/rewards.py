@@ -101,13 +101,14 @@ async def _page(
     page = await in_thread(_read, context, project, run, after, limit, status)
     until = time.monotonic() + seconds
     while not page.records and (left := until - time.monotonic()) > 0:
-        if not await context.hub.run(project, run, _beyond(page.cursor), seconds=left):
+        if not await context.hub.run(project, run, beyond(page.cursor), seconds=left):
             break
         page = await in_thread(_read, context, project, run, page.cursor, limit, status)
     return page
 
 
-def _beyond(cursor: int) -> Callable[[Run], bool]:
+def beyond(cursor: int) -> Callable[[Run], bool]:
+    """Whether the feed of a run goes on after a cursor."""
     return lambda run: run.feed > cursor
 
 

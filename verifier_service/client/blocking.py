@@ -10,7 +10,7 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 
 import httpx
 
-from verifier_service.client import desk, tenancy, trajectories, transport
+from verifier_service.client import desk, hindsight, tenancy, trajectories, transport
 from verifier_service.client.calls import Answer, Lost
 from verifier_service.client.exchange import Plan, Send, Session
 from verifier_service.client.location import locate
@@ -61,6 +61,7 @@ class Client:
     grow = _verb(trajectories.grow)
     cancel = _verb(trajectories.cancel)
     group = _verb(trajectories.group)
+    hindsight = _verb(hindsight.hindsight)
     runs = _verb(tenancy.runs)
     run = _verb(tenancy.run)
     put_run = _verb(tenancy.put_run)

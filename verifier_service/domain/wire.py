@@ -11,6 +11,8 @@ POST   runs/{run}/trajectories/{id}/turns   TurnsRequest          GrowResponse
 POST   runs/{run}/trajectories/{id}/cancel                        CancelResponse
 POST   runs/{run}/rewards/query             RewardsQuery          RewardsAnswer
 GET    runs/{run}/rewards                                         RewardsPage
+POST   score/{run}/{ladder}?format=         the trainer's         the trainer's
+GET    runs/{run}/hindsight                                       HindsightPage
 GET    runs/{run}/groups/{group}                                  GroupAdvantages
 GET    runs                                                       RunList
 PUT    runs/{run}                           RunSpec               RunReport
@@ -37,6 +39,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from verifier_service.domain.advantages import Estimator as Estimator
 from verifier_service.domain.evidence import Cost, Evidence, Failure, Tier
 from verifier_service.domain.ladders import Ladder
 from verifier_service.domain.ports.catalog import VerifierListing
@@ -51,7 +54,6 @@ MAX_WAIT_S = 120.0
 MAX_QUERY_IDS = 10_000
 
 Until = Literal["fast", "simulation", "high_fidelity", "lab", "final"]
-Estimator = Literal["grpo", "dr_grpo", "rloo", "posterior"]
 
 
 # Requests
