@@ -1,0 +1,204 @@
+"""Trajectories without a verified reward, taken out of SkyRL's loss and of its group statistics.
+
+SkyRL has no reward that is null (``SkyRLGymGenerator._build_per_token_rewards`` asserts a number), and its
+estimators take group means over every row, loss-masked or not (``compute_grpo_outcome_advantage`` reads
+``response_mask``, not ``loss_mask``; skyrl 0.3.0). So a row is masked and its whole group with it, as
+SkyRL's own Harbor generator does; or only the row, and then the trainer has to leave it out of the group:
+``LeavesOutUnscored``.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, Literal, TypeAlias
+
+from verifier_service.domain.trajectories import ID_PATTERN
+
+log = logging.getLogger(__name__)
+
+MARK = "verifier_mark"
+UNVERIFIED = "unverified"
+UNFINISHED = "unfinished"
+FEWEST_SCORED = 2  # a mean of one says nothing about it
+
+Scope: TypeAlias = Literal["group", "sample"]
+
+
+@dataclass(slots=True)
+class Mark:
+    """What became of one trajectory; its environment fills it in.
+
+    ``begun`` is false for environments of other kinds. One that has begun and has no reward when its
+    rollout is over is unscored: ``code`` says why, by default that it never ended (the context was full).
+    """
+
+    begun: bool = False
+    scored: bool = False
+    code: str = UNFINISHED
+    message: str = ""
+
+    @property
+    def unscored(self) -> bool:
+        """Whether there is no number for it."""
+        return self.begun and not self.scored
+
+
+class MasksUnscored:
+    """Mix into a generator: ``class Generator(MasksUnscored, SkyRLGymGenerator): pass``.
+
+    Environments of ``verifier_service.trainers.skyrl`` then report a missing reward instead of stopping
+    the run, and the rows are masked before the trainer sees them. ``scope`` ``group``: all samples of a
+    prompt with an unscored one. ``sample``: only those rows, and prompts with fewer than two scored
+    samples; the trainer needs ``LeavesOutUnscored``. They also learn their group and policy version.
+    """
+
+    scope: Scope = "group"
+
+    async def generate(self, input_batch: Mapping[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Generate as the class below does, and mask what has no reward. Raises ``ValueError`` when the
+        batch does not say which samples belong together (``trajectory_ids``)."""
+        groups = groups_of(input_batch)
+        marks = [Mark() for _ in groups]
+        batch = {**input_batch, "env_extras": extras_of(input_batch, groups, marks)}
+        output = await super().generate(batch, *args, **kwargs)  # type: ignore[misc]
+        return mask_unscored(output, marks, groups, self.scope)
+
+
+class LeavesOutUnscored:
+    """Mix into a trainer whose generator masks by ``sample``:
+    ``class Trainer(LeavesOutUnscored, RayPPOTrainer): pass``.
+
+    While advantages are computed, each unscored row stands in a group of its own, so that mean and
+    deviation of its former group are those of the scored samples. For estimators over groups: GRPO, RLOO,
+    MAXRL.
+    """
+
+    def convert_to_training_input(self, generator_output: Mapping[str, Any], uids: list[str]) -> Any:
+        """As the class below; remembers which rows are unscored."""
+        data = super().convert_to_training_input(generator_output, uids)  # type: ignore[misc]
+        data.metadata[MARK] = [reason == UNVERIFIED for reason in generator_output["stop_reasons"]]
+        return data
+
+    def compute_advantages_and_returns(self, data: Any) -> Any:
+        """As the class below, over the scored rows of each group."""
+        uids = data.metadata["uids"]
+        data.metadata["uids"] = set_apart(uids, data.metadata.pop(MARK))
+        data = super().compute_advantages_and_returns(data)  # type: ignore[misc]
+        data.metadata["uids"] = uids
+        return data
+
+
+def set_apart(uids: Sequence[str], unscored: Sequence[bool]) -> list[str]:
+    """Group names in which every unscored row is alone. Rows beyond ``unscored`` are padding."""
+    flags = [*unscored, *[False] * (len(uids) - len(unscored))]
+    return [
+        f"{uid}/{UNVERIFIED}/{row}" if flag else uid
+        for row, (uid, flag) in enumerate(zip(uids, flags, strict=True))
+    ]
+
+
+def groups_of(input_batch: Mapping[str, Any]) -> list[str]:
+    """The prompt that each trajectory samples."""
+    ids = input_batch.get("trajectory_ids")
+    if ids is None:
+        raise ValueError("trajectory_ids: without them nobody knows which samples share a prompt")
+    return [str(one.instance_id) for one in ids]
+
+
+def extras_of(
+    input_batch: Mapping[str, Any], groups: Sequence[str], marks: Sequence[Mark]
+) -> list[dict[str, Any]]:
+    """The environments' extras with a mark each, and where the batch tells, group and policy version.
+
+    A prompt comes again in later steps, and those samples are another group: its name has the step.
+    """
+    metadata = input_batch.get("batch_metadata")
+    step = None if metadata is None else f"{metadata.training_phase}-{metadata.global_step}"
+    sizes = Counter(groups)
+    extras = []
+    for extra, group, mark in zip(input_batch["env_extras"], groups, marks, strict=True):
+        told: dict[str, Any] = {MARK: mark}
+        name = f"{group}@{step}"
+        if step is not None and re.fullmatch(ID_PATTERN, name):
+            told |= {"group": name, "group_size": sizes[group], "policy_version": step}
+        extras.append({**told, **extra, MARK: mark})
+    return extras
+
+
+def mask_unscored(
+    output: Mapping[str, Any], marks: Sequence[Mark], groups: Sequence[str], scope: Scope = "group"
+) -> dict[str, Any]:
+    """A ``GeneratorOutput`` in which nothing can be learnt from unscored trajectories.
+
+    ``marks`` and ``groups``: one per trajectory; with step-wise output a trajectory has several rows, the
+    last of which ``is_last_step`` tells. Masked rows keep their tokens; their loss mask and rewards are 0,
+    and unscored ones have the stop reason ``unverified``. ``rollout_metrics`` gets
+    ``verifier/unscored``, ``verifier/masked`` (shares of trajectories) and
+    ``verifier/unscored/{code}`` (counts).
+    """
+    masked = _masked(marks, groups, scope)
+    owners = _owners(output, len(marks))
+    reasons = output.get("stop_reasons") or ["stop"] * len(owners)
+    found = Counter(mark.code for mark in marks if mark.unscored)
+    if found:
+        log.warning("%d of %d trajectories have no reward: %s", found.total(), len(marks), dict(found))
+    return {
+        **output,
+        "loss_masks": [
+            [0] * len(row) if owner in masked else row
+            for row, owner in zip(output["loss_masks"], owners, strict=True)
+        ],
+        "rewards": [
+            _nothing(row) if owner in masked else row
+            for row, owner in zip(output["rewards"], owners, strict=True)
+        ],
+        "stop_reasons": [
+            UNVERIFIED if marks[owner].unscored else reason
+            for reason, owner in zip(reasons, owners, strict=True)
+        ],
+        "rollout_metrics": {
+            **(output.get("rollout_metrics") or {}),
+            "verifier/unscored": found.total() / max(1, len(marks)),
+            "verifier/masked": len(masked) / max(1, len(marks)),
+            **{f"verifier/unscored/{code}": float(count) for code, count in found.items()},
+        },
+    }
+
+
+def _masked(marks: Sequence[Mark], groups: Sequence[str], scope: Scope) -> set[int]:
+    """Places of the trajectories that must not be trained on."""
+    unscored = Counter(group for group, mark in zip(groups, marks, strict=True) if mark.unscored)
+    sizes = Counter(groups)
+    spoilt = {
+        group
+        for group, count in unscored.items()
+        if scope == "group" or sizes[group] - count < FEWEST_SCORED
+    }
+    return {
+        place
+        for place, (group, mark) in enumerate(zip(groups, marks, strict=True))
+        if mark.unscored or group in spoilt
+    }
+
+
+def _owners(output: Mapping[str, Any], trajectories: int) -> list[int]:
+    """Which trajectory each row belongs to."""
+    last = output.get("is_last_step")
+    rows = len(output["loss_masks"])
+    if last is None:
+        if rows != trajectories:
+            raise ValueError(f"{trajectories} trajectories came back as {rows} rows without is_last_step")
+        return list(range(rows))
+    owners = list(accumulate((int(ends) for ends in last[:-1]), initial=0)) if last else []
+    if not owners or owners[-1] != trajectories - 1 or not last[-1]:
+        raise ValueError(f"is_last_step does not tell {trajectories} trajectories apart")
+    return owners
+
+
+def _nothing(rewards: Any) -> Any:
+    return [0.0] * len(rewards) if isinstance(rewards, list) else 0.0
