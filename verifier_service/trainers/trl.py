@@ -1,0 +1,172 @@
+"""The reward function for TRL: ``GRPOTrainer(reward_funcs=reward_function(run=..., ladder=...))``.
+
+Tested with TRL 1.16.0 (GRPO, RLOO and AsyncGRPO call reward functions in the same way). A rollout that
+was not verified is ``None``: TRL leaves it out of its group's mean and deviation and gives it advantage
+0. Needs no part of TRL to import.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import uuid
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from verifier_service.client import Submission
+from verifier_service.client.errors import VerifierError
+from verifier_service.domain.evidence import TIERS
+from verifier_service.domain.rewards import RewardCode
+from verifier_service.trainers import chat
+from verifier_service.trainers.scoring import UNREACHABLE, Scored, Scoring, score
+
+Columns: TypeAlias = str | Mapping[str, str] | None
+Reward: TypeAlias = Callable[..., Coroutine[Any, Any, list[float | None]]]
+
+REFERENCE_COLUMNS = ("reference", "ground_truth", "answer", "solution")
+INPUTS_COLUMN = "inputs"
+REASONS = (
+    *(str(code) for code in RewardCode if code is not RewardCode.REJECTED),
+    "invalid",
+    "conflict",
+    UNREACHABLE,
+)
+
+
+class ColumnMissing(VerifierError):
+    """The data set has no column of the name that the reward function was given."""
+
+
+def reward_function(
+    *, run: str, ladder: str, reference: Columns = None, inputs: Columns = None, **scoring: Any
+) -> Reward:
+    """The reward function of one ladder, to be given to a trainer as it is.
+
+    ``reference`` says where the data set keeps what an answer is held against: a column (an object is the
+    reference itself, any other value becomes ``{"answer": value}``), or columns by field of the reference
+    (``{"smiles": "target"}``); by default the first of ``REFERENCE_COLUMNS`` that is there. ``inputs``
+    likewise for the problem's inputs (a value that is no object goes under its column's name), by default
+    the column ``inputs`` if there is one. Other arguments are those of ``Scoring``: ``until``,
+    ``seconds``, ``url``, ``key``, ``retry_s``.
+    """
+    asked = Scoring(run=run, ladder=ladder, **scoring)
+    return functools.partial(reward, scoring=asked, reference_columns=reference, inputs_columns=inputs)
+
+
+async def reward(
+    prompts: Sequence[chat.Text],
+    completions: Sequence[chat.Text],
+    *,
+    scoring: Scoring,
+    reference_columns: Columns = None,
+    inputs_columns: Columns = None,
+    trainer_state: Any = None,
+    log_extra: Callable[[str, list[Any]], None] | None = None,
+    log_metric: Callable[[str, float], None] | None = None,
+    **columns: Any,
+) -> list[float | None]:
+    """One reward a completion, in order; ``None`` where there is none.
+
+    ``prompts`` and ``completions`` are B texts or B lists of chat messages, ``columns`` the data set's
+    other columns with B values each. Identical prompts of one step are a group; the step is the policy
+    version. Raises only what can be mended by hand: see ``score``, and ``ColumnMissing``.
+    """
+    step = None if trainer_state is None else int(trainer_state.global_step)
+    groups = _groups(prompts, step)
+    submissions: list[Submission] = [
+        chat.submission(
+            scoring.ladder,
+            prompt=prompt,
+            completion=completion,
+            reference=_reference(reference_columns, columns, place),
+            inputs=_inputs(inputs_columns, columns, place),
+            group=groups[place],
+            policy_version=None if step is None else str(step),
+        )
+        for place, (prompt, completion) in enumerate(zip(prompts, completions, strict=True))
+    ]
+    scored = await score(scoring, submissions)
+    if log_metric is not None:
+        for name, value in metrics(scored).items():
+            log_metric(f"verifier/{scoring.ladder}/{name}", value)
+    if log_extra is not None:
+        for name, values in details(scored).items():
+            log_extra(f"{scoring.ladder}/{name}", values)
+    return [one.reward for one in scored]
+
+
+def metrics(scored: Sequence[Scored]) -> dict[str, float]:
+    """What TRL averages and logs: ``credits`` of the batch, and shares of the batch in [0, 1]:
+    ``unscored``, ``unscored/REASON``, ``tier/TIER`` (the highest tier with evidence, of those that have a
+    number). The names are always the same, because TRL averages over the batches that logged a name."""
+    size = max(1, len(scored))
+    without = [one.code for one in scored if one.code is not None]
+    tiers = [str(one.record.tier) for one in scored if one.code is None and one.record is not None]
+    return {
+        "credits": sum(one.record.credits for one in scored if one.record is not None),
+        "unscored": len(without) / size,
+        **{f"unscored/{code}": without.count(code) / size for code in REASONS},
+        **{f"tier/{tier}": tiers.count(tier) / size for tier in map(str, TIERS)},
+    }
+
+
+def details(scored: Sequence[Scored]) -> dict[str, list[Any]]:
+    """Columns of TRL's table of completions: the id to ask the service for, the tier, the reason."""
+    return {
+        "id": [one.id for one in scored],
+        "tier": [_tier(one) for one in scored],
+        "reason": [_reason(one) for one in scored],
+    }
+
+
+def _tier(one: Scored) -> str | None:
+    return None if one.record is None or one.record.tier is None else str(one.record.tier)
+
+
+def _reason(one: Scored) -> str | None:
+    """Why there is no number, or why the number is the floor."""
+    if one.code is not None:
+        return one.code
+    reason = None if one.record is None else one.record.reason
+    return None if reason is None else ": ".join(filter(None, (str(reason.code), reason.detail)))
+
+
+def _groups(prompts: Sequence[chat.Text], step: int | None) -> list[str]:
+    """A name per prompt that is the same in every process of a step. Without a step (AsyncGRPO, which asks
+    for one group at a time) no other call may share it."""
+    version = uuid.uuid4().hex if step is None else str(step)
+    return [f"{hashlib.sha256(_canonical(prompt)).hexdigest()[:32]}-{version}" for prompt in prompts]
+
+
+def _canonical(prompt: chat.Text) -> bytes:
+    return json.dumps(prompt, sort_keys=True, default=str).encode("utf-8", "surrogatepass")
+
+
+def _reference(chosen: Columns, columns: Mapping[str, Any], place: int) -> dict[str, Any]:
+    if chosen is None:
+        chosen = next((name for name in REFERENCE_COLUMNS if name in columns), None)
+    return _object(chosen, columns, place, "answer")
+
+
+def _inputs(chosen: Columns, columns: Mapping[str, Any], place: int) -> dict[str, Any]:
+    if chosen is None and INPUTS_COLUMN in columns:
+        chosen = INPUTS_COLUMN
+    return _object(chosen, columns, place, chosen if isinstance(chosen, str) else "")
+
+
+def _object(chosen: Columns, columns: Mapping[str, Any], place: int, field: str) -> dict[str, Any]:
+    """The object for one row. Fields that are null are left out: Arrow gives every row all fields."""
+    if chosen is None:
+        return {}
+    if isinstance(chosen, str):
+        found = chat.reference_of(_cell(columns, chosen, place), field)
+    else:
+        found = {field: _cell(columns, column, place) for field, column in chosen.items()}
+    return {field: value for field, value in found.items() if value is not None}
+
+
+def _cell(columns: Mapping[str, Any], column: str, place: int) -> Any:
+    if column not in columns:
+        raise ColumnMissing(f"the data set has no column {column!r}; it has {', '.join(sorted(columns))}")
+    return columns[column][place]
