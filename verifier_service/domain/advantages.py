@@ -81,7 +81,7 @@ def _advantage(estimator: Estimator, reward: float, found: Statistics, epsilon: 
         return None
     deviation = reward - found.mean
     if estimator == "rloo":
-        return None if found.valid < 2 else deviation * found.valid / (found.valid - 1)
+        return None if found.valid < 1.5 else deviation * found.valid / (found.valid - 1)
     if estimator == "dr_grpo":
         return deviation
     if estimator == "posterior":
