@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -16,13 +16,15 @@ from verifier_service.bootstrap import Service
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """One per application. ``alive`` tells whether the workers of this process live."""
+    """One per application. ``alive`` tells whether the workers of this process live; ``salts`` are the
+    secrets of projects that were looked up."""
 
     service: Service
     hub: Hub
     gatherer: Gatherer
     keys: KeyCache
     alive: Callable[[], bool]
+    salts: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, service: Service, alive: Callable[[], bool], *, foresight: bool) -> Context:
