@@ -1,0 +1,5 @@
+"""``python -m examples.train``."""
+
+from examples.train.run import main
+
+raise SystemExit(main())
