@@ -118,11 +118,14 @@ def _repeats(hint: Hint, body: Body) -> bool:
     Verifiers promise not to, so only what cannot be chance counts: five characters or more. A person's
     words promise nothing, so any value counts that stands there as a word of its own.
     """
-    shortest = 1 if hint.kind == REVIEWER else SHORTEST_SECRET
-    for text in _texts(body.reference):
-        if shortest <= len(text) <= len(hint.text) and _contains(hint.text, text, hint.kind == REVIEWER):
-            return not _known(text, body)
-    return False
+    as_word = hint.kind == REVIEWER
+    shortest = 1 if as_word else SHORTEST_SECRET
+    return any(
+        shortest <= len(text) <= len(hint.text)
+        and _contains(hint.text, text, as_word)
+        and not _known(text, body)
+        for text in _texts(body.reference)
+    )
 
 
 def _contains(text: str, secret: str, as_word: bool) -> bool:
@@ -133,7 +136,7 @@ def _contains(text: str, secret: str, as_word: bool) -> bool:
 
 def _known(text: str, body: Body) -> bool:
     shown = body.model_dump(mode="json", exclude={"reference", "metadata"})
-    return text in json.dumps(shown, ensure_ascii=False)
+    return json.dumps(text, ensure_ascii=False)[1:-1] in json.dumps(shown, ensure_ascii=False)
 
 
 def _texts(root: JsonValue) -> Iterator[str]:
