@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -18,6 +19,8 @@ from verifier_service.client.location import locate
 from verifier_service.domain.rewards import RewardRecord
 from verifier_service.domain.states import RewardStatus
 from verifier_service.domain.wire import MAX_WAIT_S, Until
+
+POOL = 16
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -33,6 +36,14 @@ def _verb(
         return await self.perform(plan(self.session, *args, **kwargs))
 
     return method
+
+
+@dataclass(slots=True)
+class _Pool:
+    """Some of the connections."""
+
+    http: httpx.AsyncClient
+    under_way: int = 0
 
 
 class AsyncClient:
@@ -53,7 +64,9 @@ class AsyncClient:
         location = locate(url, key)
         self.session = Session(url=location.url, retry_s=retry_s)
         self._timeout = timeout
-        self._http = httpx.AsyncClient(**transport.settings(location, connections))
+        self._settings = transport.settings(location, min(POOL, connections))
+        self._connections = connections
+        self._pools: list[_Pool] = []
 
     submit = _verb(trajectories.submit)
     query = _verb(trajectories.query)
@@ -116,15 +129,30 @@ class AsyncClient:
                 reply = None
 
     async def _send(self, step: Send) -> Answer | Lost:
+        pool = self._least_busy()
+        pool.under_way += 1
         try:
-            response = await self._http.request(**transport.request(step.call, self._timeout))
+            response = await pool.http.request(**transport.request(step.call, self._timeout))
         except httpx.TransportError as error:
             return transport.lost(error)
+        finally:
+            pool.under_way -= 1
         return transport.answer(response)
+
+    def _least_busy(self) -> _Pool:
+        """httpx walks over a whole pool for every request, so that a large one is slow: several small."""
+        found = min(self._pools, key=lambda pool: pool.under_way, default=None)
+        if found is not None and found.under_way < POOL:
+            return found
+        if found is None or len(self._pools) * POOL < self._connections:
+            found = _Pool(httpx.AsyncClient(**self._settings))
+            self._pools.append(found)
+        return found
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._http.aclose()
+        for pool in self._pools:
+            await pool.http.aclose()
 
     async def __aenter__(self) -> Self:
         return self

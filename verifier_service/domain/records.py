@@ -20,13 +20,15 @@ JsonObject: TypeAlias = dict[str, JsonValue]
 class Record(BaseModel):
     """A frozen record published by the service."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False, defer_build=True)
 
 
 class Request(BaseModel):
     """A frozen record received by the service; unknown fields and lax coercions are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True
+    )
 
 
 class OpenEnum(StrEnum):
