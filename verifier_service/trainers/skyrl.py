@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from skyrl_gym.envs.base_text_env import BaseTextEnv  # type: ignore[import-not-found]
-from skyrl_gym.metrics import default_aggregate_metrics  # type: ignore[import-not-found]
+from skyrl_gym.envs.base_text_env import BaseTextEnv
+from skyrl_gym.metrics import default_aggregate_metrics
 
 from verifier_service.trainers.chat import reference_of
 from verifier_service.trainers.episodes import TURN_S, Episode, Task

@@ -14,8 +14,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import verifiers as vf  # type: ignore[import-not-found]
-from verifiers.v1 import RolloutError  # type: ignore[import-not-found]
+import verifiers as vf
+from verifiers.v1 import RolloutError
 from verifiers.v1 import reward as v1_reward
 
 from verifier_service.trainers.chat import reference_of, submission

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-import torch  # type: ignore[import-not-found]
-from verl.trainer.ppo.core_algos import (  # type: ignore[import-not-found]
+import torch
+from verl.trainer.ppo.core_algos import (
     compute_grpo_outcome_advantage,
     compute_rloo_outcome_advantage,
     register_adv_est,

@@ -31,8 +31,8 @@ from verifier_service.trainers.verl import (
 )
 
 try:
-    from verl.experimental.reward_loop.reward_manager import register  # type: ignore[import-not-found]
-    from verl.experimental.reward_loop.reward_manager.base import (  # type: ignore[import-not-found]
+    from verl.experimental.reward_loop.reward_manager import register
+    from verl.experimental.reward_loop.reward_manager.base import (
         RewardManagerBase,
     )
 
