@@ -292,3 +292,39 @@ def test_the_feed_in_pages_is_the_feed() -> None:
         assert read == everything
         beyond = client.get(path, params={"after": 10**9}).json()
         assert beyond == {"records": [], "cursor": 10**9}
+
+
+def test_who_is_met_need_not_wait_for_who_is_not() -> None:
+    run, quick, slow = fresh(), act("ok", n=fresh()), act("sleep", s=4.0, n=fresh())
+    with server.shared().client() as client:
+        body = {
+            "trajectories": [quick, slow],
+            "wait": {"until": "final", "seconds": 60, "linger": 0.1},
+        }
+        answer = client.post(f"/v1/runs/{run}/trajectories", json=body)
+        assert answer.status_code == 202
+        told = {result["id"]: result for result in answer.json()["results"]}
+        assert told[quick["id"]]["met"]
+        assert told[quick["id"]]["reward"]["reward"] == 1.0
+        assert not told[slow["id"]]["met"]
+
+        ids = [quick["id"], slow["id"], "nobody"]
+        asked = client.post(f"/v1/runs/{run}/rewards/query", json={"ids": ids}).json()
+        assert asked["pending"] == [slow["id"]]
+        assert not asked["complete"]
+
+        wait = {"until": "final", "seconds": 60}
+        later = client.post(f"/v1/runs/{run}/rewards/query", json={"ids": ids, "wait": wait})
+        assert later.status_code == 200
+        assert later.json()["pending"] == []
+        assert later.json()["complete"]
+
+
+def test_a_linger_is_a_number_of_seconds() -> None:
+    with server.shared().client() as client:
+        for linger, code in [(-1, "out_of_range"), (1e9, "out_of_range"), ("soon", "wrong_type")]:
+            body = {"trajectories": [act("ok")], "wait": {"seconds": 1, "linger": linger}}
+            answer = client.post(f"/v1/runs/{fresh()}/trajectories", json=body)
+            assert answer.status_code == 422
+            assert answer.json()["field"] == "wait.linger"
+            assert answer.json()["code"] == code
