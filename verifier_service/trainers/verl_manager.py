@@ -182,7 +182,7 @@ def _unscored(chosen: object, estimator: object) -> Unscored:
 
 
 def _plain_ladders(ladders: Any) -> str | dict[str, str]:
-    if isinstance(ladders, Mapping) or hasattr(ladders, "items"):
+    if isinstance(ladders, Mapping):
         return {str(source): str(ladder) for source, ladder in ladders.items()}
     return str(ladders)
 
