@@ -218,23 +218,19 @@ def test_turns_stand_at_their_last_tokens(model: Path, trouble: Trouble) -> None
     data.batch["response_mask"] = torch.tensor([[1, 0, 1], [1, 1, 0]])
     data.batch["attention_mask"] = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 1, 0]])
     results = scored(worker(model, trouble, ladder="spoken-turns"), data)
-    first = results[0]["reward_score"]
-    assert isinstance(first, TurnScore)
-    assert first.turns == (0.0,)
-    shipped = pickle.loads(pickle.dumps(numbers(results)))
+    shipped = pickle.loads(pickle.dumps(numbers(results)))  # between processes, as ray does
+    assert all(isinstance(value, TurnScore) for value in shipped)
     placed = VerifierRewardManager.assemble_rm_scores(data, shipped)
-    assert placed[0].sum().item() == pytest.approx(first)
-    assert placed[0, 0].item() == pytest.approx(first.turns[0])
-    assert placed[0, 2].item() == pytest.approx(first - first.turns[0])
-    assert placed[1].tolist() == pytest.approx([0.0, float(results[1]["reward_score"]), 0.0])
+    assert numbers(results) == [1.5, 1.0]
+    assert placed.tolist() == [[0.5, 0.0, 1.0], [0.0, 1.0, 0.0]]
 
 
 def conversation() -> list[dict[str, Any]]:
-    """Two turns, the first with a call that failed."""
+    """Two turns, the first with a call that went well: its process reward is 1."""
     call = {"id": "c1", "type": "function", "function": {"name": "tool", "arguments": "{}"}}
     return [
         {"role": "assistant", "content": "let me see", "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "c1", "content": "error: no such thing", "is_error": True},
+        {"role": "tool", "tool_call_id": "c1", "content": "42"},
         {"role": "assistant", "content": OK},
     ]
 
