@@ -27,7 +27,7 @@ from tests.support.server import fresh
 from tests.support.trouble import FAILS, HANGS, OK, WRONG, Trouble, free_port
 from tests.trainers.tiny import NUMBERS, SILENT, policy, tokenizer
 from verifier_service.client import NotAuthenticated
-from verifier_service.trainers.trl import REASONS, reward_function
+from verifier_service.trainers.trl import REASONS, reward_function, with_others
 
 PER_STEP = 16
 GROUP = 8
@@ -236,6 +236,30 @@ def test_cost_tier_and_reasons_are_logged(trouble: Trouble, tmp_path: Path) -> N
     assert all(credits > 0 for credits in trained.logged("verifier/spoken/credits"))
     for reason in REASONS:
         assert len(trained.logged(f"verifier/spoken/unscored/{reason}")) == STEPS
+
+
+def brief(completions: list[Any], **_: Any) -> list[float]:
+    """A reward for format, as trainings have beside the one for quality: every completion earns it."""
+    return [1.0] * len(completions)
+
+
+def test_other_rewards_beside_ours(trouble: Trouble, tmp_path: Path) -> None:
+    trained = train(with_others(asking(trouble), (brief, 0.5)), tmp_path)
+    check_healthy(trained)
+    for batch in trained.batches:
+        check_numbers(batch, {OK: 1.5, WRONG: 0.5})
+        check_group_relative(batch)
+
+
+def test_why_other_rewards_do_not_stand_beside_ours_in_the_list(trouble: Trouble, tmp_path: Path) -> None:
+    trained = train([asking(trouble), brief], tmp_path)
+    unscored = [
+        advantage
+        for batch in trained.batches
+        for reward, advantage in zip(batch.rewards, batch.advantages, strict=True)
+        if math.isnan(reward)
+    ]
+    assert any(advantage < 0 for advantage in unscored)
 
 
 def test_service_away_for_twenty_seconds(trouble: Trouble, tmp_path: Path) -> None:

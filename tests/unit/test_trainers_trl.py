@@ -20,7 +20,14 @@ from verifier_service.domain.rewards import RewardCode, RewardReason, RewardReco
 from verifier_service.domain.states import RewardStatus
 from verifier_service.trainers import trl
 from verifier_service.trainers.scoring import Scored, Scoring, of_record
-from verifier_service.trainers.trl import REASONS, ColumnMissing, details, metrics, reward_function
+from verifier_service.trainers.trl import (
+    REASONS,
+    ColumnMissing,
+    details,
+    metrics,
+    reward_function,
+    with_others,
+)
 
 
 class Service:
@@ -191,6 +198,21 @@ def test_metrics_are_always_the_same_and_shares_add_up(service: Service) -> None
     tiers = sum(logged[f"verifier/math/tier/{tier}"] for tier in TIERS)
     assert tiers + logged["verifier/math/unscored"] == 1.0
     assert metrics([NUMBER]).keys() == metrics([GONE]).keys() == metrics([]).keys()
+
+
+def short(completions: list[str], **_: Any) -> list[float]:
+    return [1.0 if len(text) < 2 else 0.0 for text in completions]
+
+
+async def sometimes(completions: list[str], **_: Any) -> list[float | None]:
+    return [None if text == "a" else 1.0 for text in completions]
+
+
+def test_other_rewards_are_added_only_to_verified_ones(service: Service) -> None:
+    service.answers = (NUMBER, BROKE, FLOOR)
+    function = pickle.loads(pickle.dumps(with_others(asking(), (short, 0.5), (sometimes, 2.0))))
+    assert inspect.iscoroutinefunction(function)
+    assert call(function, ["p"] * 3, ["a", "b", "cc"]) == [1.0, None, 2.0]
 
 
 def test_every_reason_has_its_metric() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import inspect
 import json
 import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -94,6 +95,31 @@ async def reward(
         for name, values in details(scored).items():
             log_extra(f"{scoring.ladder}/{name}", values)
     return [one.reward for one in scored]
+
+
+def with_others(verified: Reward, *others: tuple[Callable[..., Any], float]) -> Reward:
+    """One reward function out of a verified one and others with their weights, such as a reward for format.
+
+    In ``reward_funcs=[verified, other]`` TRL adds up whatever is there, so that a completion which was not
+    verified keeps its other rewards and looks worse than its group. Here it has no reward at all.
+    """
+    return functools.partial(weighted_sum, verified=verified, others=others)
+
+
+async def weighted_sum(
+    *, verified: Reward, others: Sequence[tuple[Callable[..., Any], float]], **call: Any
+) -> list[float | None]:
+    """verified + sum of weight x other for each completion; ``None`` where ``verified`` is. An other reward
+    that is ``None`` adds nothing. ``call`` is what TRL calls a reward function with."""
+    total = await verified(**call)
+    for function, weight in others:
+        found = function(**call)
+        values = await found if inspect.isawaitable(found) else found
+        total = [
+            one if one is None or value is None else one + weight * value
+            for one, value in zip(total, values, strict=True)
+        ]
+    return total
 
 
 def metrics(scored: Sequence[Scored]) -> dict[str, float]:
