@@ -1,4 +1,4 @@
-"""One run: a policy writes molecules, the service scores them, the policy learns, its quality is measured."""
+"""One run: a policy writes molecules, the service scores them, the policy learns from the records."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 
 from examples.train.objectives import Learner, Records, Tuning
@@ -19,10 +20,13 @@ from verifier_service.trainers import chat
 from verifier_service.trainers.replay import ReplayBuffer
 from verifier_service.trainers.scoring import Scoring, score_blocking
 
-PROMPT = "Propose a small molecule with a GFN2-xTB orbital gap between 1.5 and 2.2 eV. Answer with one SMILES."
+PROMPT = (
+    "Propose a small molecule with a GFN2-xTB orbital gap between 1.5 and 2.2 eV. Answer with one SMILES."
+)
 IDLE_S = 0.05
 
 Teach = Callable[[Batch, Records], int]
+Teaching = Callable[[Learner, Client, "Plan"], Teach]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,10 +40,10 @@ class Plan:
     condition: str
     algorithm: str
     seed: int
-    steps: int = 40
+    steps: int = 30
     samples: int = 32
-    every: int = 5
-    judged: int = 64
+    every: int = 3
+    judged: int = 48
     late: bool = False
     staleness: int = 3
     tuning: Tuning = field(default_factory=Tuning)
@@ -57,12 +61,14 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The policy after ``step`` updates: credits spent, true quality, samples without any."""
+    """The policy after ``step`` updates: credits spent, true quality, samples without any, and how many
+    different texts there were among the samples."""
 
     step: int
     credits: float
     quality: float
     unscored: int
+    distinct: int
 
 
 class Rewarder:
@@ -125,11 +131,13 @@ def train(
     start: Policy,
     service: Service,
     judge: Judge,
-    teach: Callable[[Learner, Client, Plan], Teach] | None = None,
+    teach: Teaching | None = None,
+    finished: Callable[[Policy], object] = id,
 ) -> Iterator[Point]:
     """Train a copy of ``start``; yields where the policy stands, the start included.
 
     ``teach`` makes the algorithm's own step; by default it is ``learner.grpo`` or ``learner.ppo``.
+    ``finished`` is given the policy at the end.
     """
     torch.manual_seed(plan.seed)
     generator = torch.Generator().manual_seed(1_000 + plan.seed)
@@ -143,8 +151,9 @@ def train(
             if step % plan.every == 0:
                 texts = learner.policy.sample(plan.judged, generator).texts
                 found = judge.quality(texts)
-                yield Point(step, rewarder.credits(), found.mean, found.unscored)
+                yield Point(step, rewarder.credits(), found.mean, found.unscored, len(set(texts)))
             if step == plan.steps:
+                finished(learner.policy)
                 return
             batch = learner.policy.sample(plan.samples, generator)
             records = rewarder.records(step, batch)
@@ -162,8 +171,6 @@ def as_json(plan: Plan, points: list[Point]) -> dict[str, Any]:
 def _late_step(learner: Learner, rewarder: Rewarder, step: int, batch: Batch, records: Records) -> None:
     found = rewarder.revised(step, batch, records)
     if found is not None:
-        import numpy as np
-
         joined, advantages = found
         learner.weighted(joined, np.array(advantages), np.ones(len(advantages), dtype=np.bool_))
 

@@ -94,7 +94,9 @@ def plausible(smiles: str) -> bool:
         molecule = read_smiles(smiles)
     except Refusal:
         return False
-    return not motifs(molecule) and not any(molecule.mol.HasSubstructMatch(pattern) for pattern in _patterns())
+    return not motifs(molecule) and not any(
+        molecule.mol.HasSubstructMatch(pattern) for pattern in _patterns()
+    )
 
 
 @lru_cache(maxsize=1)

@@ -138,7 +138,8 @@ def features(mol: Any) -> tuple[float, float, float] | None:
 
 def _typed(double: list[Any]) -> list[tuple[frozenset[str], Any]]:
     return [
-        (frozenset((b.GetBeginAtom().GetSymbol(), b.GetEndAtom().GetSymbol())), b.GetBondType()) for b in double
+        (frozenset((b.GetBeginAtom().GetSymbol(), b.GetEndAtom().GetSymbol())), b.GetBondType())
+        for b in double
     ]
 
 

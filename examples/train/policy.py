@@ -60,8 +60,8 @@ class Vocabulary:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Sampled sequences, T = ``MAX_TOKENS``: ``tokens`` (B, T) padded with 0, ``mask`` (B, T) true for tokens and ``END``,
-    ``logprobs`` (B, T) under the policy that wrote them, ``texts`` B SMILES."""
+    """Sampled sequences, T = ``MAX_TOKENS``: ``tokens`` (B, T) padded with 0, ``mask`` (B, T) true for
+    tokens and ``END``, ``logprobs`` (B, T) under the policy that wrote them, ``texts`` B SMILES."""
 
     tokens: Tensor
     mask: Tensor
@@ -97,7 +97,9 @@ class Policy(nn.Module):
         self.head = nn.Linear(hidden, vocabulary.first_hint)
         self.value = nn.Linear(hidden, 1)
 
-    def forward(self, tokens: Tensor, hints: Sequence[Sequence[int]] | None = None) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, tokens: Tensor, hints: Sequence[Sequence[int]] | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Log-probabilities (B, T, V) of every next word, and values (B, T) before it."""
         states = self._states(tokens, hints)
         return self._words(states), self.value(states).squeeze(-1)
