@@ -18,7 +18,6 @@ class SpokenLoop(AgentLoopBase):
             prompt_ids=self.tokenizer(prompt).input_ids,
             response_ids=response,
             response_mask=[1] * len(response),
-            response_logprobs=[0.0] * len(response),
             num_turns=2,
             metrics=AgentLoopMetrics(),
         )
