@@ -77,6 +77,8 @@ GOLDS: list[tuple[dict[str, Any], str, str, bool]] = [
     ({"answer": "7"}, "x", "7 of 9 tests failed", False),
     ({"answer": "7"}, "reviewer_rejected", "it is 7", True),
     ({"answer": "7"}, "reviewer_rejected", "17 reasons", False),
+    ({"answer": "4"}, "reviewer_rejected", "it is 4", True),
+    ({"answer": "42"}, "reviewer_rejected", "why 42?", False),
     ({"smiles": "CCO"}, "reviewer_rejected", "it should be CCO.", True),
     ({"answer": "What is"}, "x", "What is it? was asked", False),
     ({"answer": True}, "reviewer_rejected", "true", False),

@@ -44,16 +44,16 @@ def pages(
 ) -> Iterator[HindsightPage]:
     """The export after a cursor, page by page; a page's ``cursor`` is where to resume after it.
 
-    Ends at the end of the feed, or once ``wait_s`` seconds (at most the server's longest wait) bring
-    nothing. A record with ``supersedes`` takes the place of the trajectory's earlier one; what was kept of
-    a trajectory in ``withdrawn`` is to be dropped.
+    Ends at the end of the feed, or once ``wait_s`` seconds bring nothing. A record with ``supersedes``
+    takes the place of the trajectory's earlier one; what was kept of a trajectory in ``withdrawn`` is to be
+    dropped.
     """
     while True:
         page = client.hindsight(run, after=after, limit=limit, wait_s=wait_s)
-        found = bool(page.records or page.withdrawn)
-        if found:
-            yield page
-        if not page.more and not (found and wait_s > 0.0):
+        if not (page.records or page.withdrawn):
+            return
+        yield page
+        if not page.more and wait_s == 0.0:
             return
         after = page.cursor
 
