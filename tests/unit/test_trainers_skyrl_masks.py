@@ -111,7 +111,9 @@ def test_a_generator_tells_environments_their_group_and_masks_what_they_found() 
     generator = Masking()
     masked = asyncio.run(generator.generate(batch(batch_metadata=metadata), disable_tqdm=True))
     assert trained(masked) == [False, False, True, True]
-    told = [{key: extra[key] for key in ("group", "group_size", "policy_version")} for extra in generator.extras]
+    told = [
+        {key: extra[key] for key in ("group", "group_size", "policy_version")} for extra in generator.extras
+    ]
     assert told[0] == {"group": "7@train-3", "group_size": 2, "policy_version": "train-3"}
     assert len({id(extra[MARK]) for extra in generator.extras}) == 4
     assert generator.extras[0]["reference"] == {"answer": 4}
