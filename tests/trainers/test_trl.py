@@ -33,6 +33,22 @@ PER_STEP = 16
 GROUP = 8
 STEPS = 3
 OUTAGE_S = 20.0
+ARGUMENTS: dict[str, Any] = {
+    "per_device_train_batch_size": PER_STEP,
+    "num_generations": GROUP,
+    "max_completion_length": 1,
+    "max_steps": STEPS,
+    "learning_rate": 1e-2,
+    "beta": 0.0,
+    "generation_kwargs": {"suppress_tokens": SILENT},
+    "use_cpu": True,
+    "bf16": False,
+    "report_to": [],
+    "logging_steps": 1,
+    "save_strategy": "no",
+    "disable_tqdm": True,
+    "seed": 3,
+}
 
 
 @dataclass
@@ -121,39 +137,14 @@ def train(
     conversational: bool = False,
     then: Any = None,
 ) -> Trained:
-    """Three optimiser steps of two groups of eight, with columns named as the reward function's words."""
+    """Three optimiser steps of two groups of eight."""
     trainer_class, config_class = KINDS[kind]
     tokens = tokenizer(*acts)
-    prompts: list[Any] = [f"act {one} {other}" for one in NUMBERS for other in NUMBERS]
-    if conversational:
-        prompts = [[{"role": "user", "content": prompt}] for prompt in prompts]
-    columns = {
-        "prompt": prompts,
-        "reference": [{"answer": "x"}] * len(prompts),
-        "inputs": [{"kind": "text"}] * len(prompts),
-    }
-    args = config_class(
-        output_dir=str(folder),
-        per_device_train_batch_size=PER_STEP,
-        num_generations=GROUP,
-        max_completion_length=1,
-        max_steps=STEPS,
-        learning_rate=1e-2,
-        beta=0.0,
-        generation_kwargs={"suppress_tokens": SILENT},
-        use_cpu=True,
-        bf16=False,
-        report_to=[],
-        logging_steps=1,
-        save_strategy="no",
-        disable_tqdm=True,
-        seed=3,
-    )
     trainer = trainer_class(
         model=policy(tokens),
         reward_funcs=reward,
-        args=args,
-        train_dataset=Dataset.from_dict(columns),
+        args=config_class(output_dir=str(folder), **ARGUMENTS),
+        train_dataset=dataset(conversational),
         processing_class=tokens,
         callbacks=[] if then is None else [AfterStep(then)],
     )
@@ -162,6 +153,20 @@ def train(
     trainer.train()
     assert len(trainer.batches) == STEPS
     return Trained(trainer.batches, trainer.state.log_history, before, weights(trainer))
+
+
+def dataset(conversational: bool) -> Dataset:
+    """Different prompts, with columns named like the parameters of ``reward_function``."""
+    prompts: list[Any] = [f"act {one} {other}" for one in NUMBERS for other in NUMBERS]
+    if conversational:
+        prompts = [[{"role": "user", "content": prompt}] for prompt in prompts]
+    size = len(prompts)
+    columns = {
+        "prompt": prompts,
+        "reference": [{"answer": "x"}] * size,
+        "inputs": [{"kind": "text"}] * size,
+    }
+    return Dataset.from_dict(columns)
 
 
 def weights(trainer: Any) -> dict[str, torch.Tensor]:

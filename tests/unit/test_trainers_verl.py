@@ -145,6 +145,12 @@ def test_prompts_from_the_data_set(sent: list[Any]) -> None:
     assert [item["problem"]["prompt"] for _, item in sent] == ["2 + 2?", messages, ""]
 
 
+def test_a_prompt_must_be_text_or_messages(sent: list[Any]) -> None:
+    with pytest.raises(Misconfigured, match=r"extra_info\.prompt must be a text or messages, not dict"):
+        call(extra_info={"prompt": {"role": "user"}})
+    assert sent == []
+
+
 def test_inputs_must_be_an_object(sent: list[Any]) -> None:
     with pytest.raises(Misconfigured, match=r"extra_info\.inputs must be an object, not str"):
         call(extra_info={"inputs": "kind"})

@@ -27,6 +27,7 @@ from verifier_service.trainers.verl import (
     ladder_of,
     object_in,
     plain,
+    prompt_in,
     reference_in,
 )
 
@@ -105,7 +106,8 @@ class VerifierRewardManager(RewardManagerBase):  # type: ignore[misc]
         outputs before it belong to the same rollout. Raises ``NotVerified``, and what ``score`` raises."""
         item = data[-1:][0]
         fields = item.non_tensor_batch
-        ladder = ladder_of(self._ladders, str(fields["data_source"]))
+        source = str(fields.get("data_source", ""))
+        ladder = ladder_of(self._ladders, source)
         asked = Scoring(run=self._run, ladder=ladder, **self._options)
         extra = plain(fields.get("extra_info") or {})
         [scored] = await score(
@@ -113,7 +115,7 @@ class VerifierRewardManager(RewardManagerBase):  # type: ignore[misc]
             [
                 chat.submission(
                     ladder,
-                    prompt=_messages(fields.get("raw_prompt")) or extra.get("prompt", ""),
+                    prompt=_messages(fields.get("raw_prompt")) or prompt_in(extra),
                     completion=await self._completion(item),
                     reference=reference_in(
                         _ground_truth(fields.get("reward_model")), extra, self._reference
@@ -121,7 +123,7 @@ class VerifierRewardManager(RewardManagerBase):  # type: ignore[misc]
                     inputs=object_in(extra, "inputs"),
                     group=_text(fields.get("uid")),
                     policy_version=_text(fields.get("global_steps")),
-                    metadata={"data_source": str(fields["data_source"])},
+                    metadata={"data_source": source},
                 )
             ],
         )
