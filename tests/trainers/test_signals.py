@@ -1,4 +1,4 @@
-"""The signals beside verl's own functions, and spans in the tokens of a real BPE with a chat template."""
+"""The signals beside verl's own functions, spans in the tokens of a real BPE, samples as TRL reads them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
+from trl.data_utils import is_conversational, maybe_apply_chat_template
 from verl.trainer.ppo import core_algos
 
 from tests.support.records import judged, scored, unscored
+from verifier_service.domain.cases import Body
+from verifier_service.domain.hindsight import hindsight as export
+from verifier_service.domain.rewards import RewardCode, RewardReason
+from verifier_service.domain.trajectories import Observation, ToolCall, Turn
 from verifier_service.trainers.advantages import group_advantages, token_weights
 from verifier_service.trainers.gae import gae
+from verifier_service.trainers.hindsight import Correction, dpo, sft
 from verifier_service.trainers.spans import Piece, chat_spans, token_spans
 from verifier_service.trainers.tokens import place
 
@@ -172,3 +178,32 @@ def test_merges_across_turns_in_real_tokens(tokenizer: PreTrainedTokenizerFast) 
         assert first.stop == second.start
         left: NDArray[Any] = np.array([start < cut for start, _ in offsets])
         assert int(left.sum()) == first.stop
+
+
+TOOLS_TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
+    "{% for c in m.tool_calls or [] %}"
+    "<call>{{ c.function.name }} {{ c.function.arguments | tojson }}</call>"
+    "{% endfor %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def test_trl_reads_the_samples(tokenizer: PreTrainedTokenizerFast) -> None:
+    """TRL's own functions: the format is recognised, and the template writes what the policy would say."""
+    call = ToolCall(id="c", name="draw", arguments='{"atoms": 3}')
+    turns = (Turn(message="I draw.", calls=(call,), observations=(Observation(call="c", text="C1CC1"),)),)
+    reason = RewardReason(code=RewardCode.REJECTED, detail="wrong", message="Not that one.")
+    record = export(scored(0.0, reason=reason), Body(prompt="Draw a ring.", turns=turns, answer="CCC"))
+    better = Correction([{"role": "assistant", "content": "C1CC1"}], scored(1.0, "b"))
+    with_tools = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer.backend_tokenizer, chat_template=TOOLS_TEMPLATE
+    )
+    pair, single = dpo(record, better), sft(record, better)
+    assert is_conversational(pair)
+    assert is_conversational(single)
+    written = maybe_apply_chat_template(pair, with_tools)
+    assert '<call>draw {"atoms": 3}</call>' in written["prompt"]
+    assert written["prompt"].endswith("<|im_start|>assistant\n")
+    assert written["chosen"] == "C1CC1<|im_end|>\n"
+    assert written["rejected"] == "CCC<|im_end|>\n"
+    assert maybe_apply_chat_template(single, with_tools)["completion"] == "C1CC1<|im_end|>\n"
