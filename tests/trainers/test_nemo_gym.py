@@ -23,6 +23,7 @@ from responses_api_agents.simple_agent.app import SimpleAgent, SimpleAgentConfig
 
 from tests.support.server import fresh
 from tests.support.trouble import FAILS, HANGS, OK, WRONG, Trouble
+from verifier_service.trainers import nemo_gym as adapter
 from verifier_service.trainers.nemo_gym import MASKS, VerifierConfig, VerifierResourcesServer
 
 OUTAGE_S = 20.0
@@ -218,6 +219,19 @@ def test_a_hanging_item_is_answered_in_time(trouble: Trouble) -> None:
     [stuck] = gym.rollouts(HANGS)
     gym.close()
     assert unmeasured(stuck)
+
+
+def test_under_a_gym_that_knows_masks_the_rollout_is_masked(
+    monkeypatch: pytest.MonkeyPatch, gym: Gym
+) -> None:
+    monkeypatch.setattr(adapter, "MASKS", True)
+    [bad] = gym.rollouts(FAILS)
+    assert (bad.model_extra["mask_sample"], bad.model_extra["failure_kind"]) == (
+        True,
+        "verifier-service:unverifiable",
+    )
+    [good] = gym.rollouts(OK)
+    assert (good.reward, good.model_extra["mask_sample"]) == (1.0, False)
 
 
 def test_gyms_own_client_reaches_the_route(trouble: Trouble) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from typing import cast, get_args
@@ -19,9 +20,11 @@ def scoring_of(look: Callable[[str], object] = os.environ.get) -> Scoring:
     if until not in get_args(Until):
         raise Misconfigured(f"{UNTIL}: one of {', '.join(get_args(Until))}, not {until!r}")
     try:
-        wait = float(str(seconds)) if seconds is not None else 60.0
-    except ValueError as error:
-        raise Misconfigured(f"{SECONDS}: a number of seconds, not {seconds!r}") from error
+        wait = 60.0 if seconds is None else float(str(seconds))
+    except ValueError:
+        wait = -1.0
+    if not 0.0 <= wait < math.inf:
+        raise Misconfigured(f"{SECONDS}: a number of seconds, not {seconds!r}")
     return Scoring(
         run=_needed(look, RUN), ladder=_needed(look, LADDER), until=cast(Until, until), seconds=wait
     )
