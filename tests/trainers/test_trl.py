@@ -293,7 +293,7 @@ def test_hanging_verifier(trouble: Trouble, tmp_path: Path) -> None:
 
 
 def test_hanging_verifier_for_which_nobody_waits(trouble: Trouble, tmp_path: Path) -> None:
-    trained = train(asking(trouble, seconds=1.0), tmp_path, acts=(OK, WRONG, HANGS))
+    trained = train(asking(trouble, seconds=3.0), tmp_path, acts=(OK, WRONG, HANGS))
     check_healthy(trained)
     for batch in trained.batches:
         check_numbers(batch, {OK: 1.0, WRONG: 0.0})
