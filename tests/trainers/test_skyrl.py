@@ -129,7 +129,8 @@ def test_an_episode_that_is_left_is_cancelled(trouble: Trouble) -> None:
     run = fresh("skyrl")
     env = begun(registered(trouble, run=run))
     step = env.step(ACTIONS[0])
-    assert env.get_metrics()["verifier/code"] == "unfinished"
+    with pytest.raises(Unverified, match="unfinished"):
+        env.get_metrics()
     env.close()
     with trouble.client() as client:
         assert client.trajectory(run, step["metadata"]["verifier"]["id"]).cancelled
@@ -380,6 +381,11 @@ def test_a_rollout_that_the_context_ends_is_masked(trouble: Trouble) -> None:
     output, _ = generated(Generator, registered(trouble), [OK] * 8, max_input_length=8)
     assert kept(output) == [False] * 8
     assert output["rollout_metrics"]["verifier/unscored/unfinished"] == 8.0
+
+
+def test_without_a_mask_such_a_rollout_stops_the_run(trouble: Trouble) -> None:
+    with pytest.raises(Unverified, match="unfinished"):
+        generated(SkyRLGymGenerator, registered(trouble), [OK] * 8, max_input_length=8)
 
 
 def test_groups_and_policy_versions_are_told(trouble: Trouble) -> None:
