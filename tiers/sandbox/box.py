@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import marshal
 import os
 import select
@@ -33,35 +34,25 @@ MAX_ANSWER = 1 << 25
 READY, COMPILED, FAULT, ENDED, LIMIT, MESSAGE, RECORD = b"R", b"C", b"F", b"T", b"L", b"M", b"S"
 _INSIDE = "tiers.sandbox.inside"
 _MODULES: Mapping[Role, tuple[str, ...]] = {
-    "plain": ("values", "confine", "programs", "zygote"),
-    "session": ("values", "confine", "programs", "peer", "session", "zygote"),
+    "plain": ("compiling", "confine", "programs", "zygote"),
+    "session": ("values", "compiling", "confine", "programs", "peer", "session", "zygote"),
     "tester": (
-        *("values", "confine", "programs", "peer", "session"),
+        *("values", "compiling", "confine", "programs", "peer", "session"),
         *("proxy", "guard", "reading", "tester", "zygote"),
     ),
 }
+_LATER: Mapping[Role, tuple[str, ...]] = {"plain": ("values",), "session": (), "tester": ()}
+# Short, because it is compiled anew in every sandbox; all else arrives compiled.
 _BOOT = """
-import marshal, os, sys
-def exactly(n):
-    parts = b""
-    while len(parts) < n:
-        part = os.read(0, n - len(parts))
-        if not part:
-            os._exit(0)
-        parts += part
-    return parts
-for name in ("tiers", "tiers.sandbox", "tiers.sandbox.inside"):
-    sys.modules[name] = type(sys)(name)
-    sys.modules[name].__path__ = []
-for name, code in marshal.loads(exactly(int.from_bytes(exactly(4), "big"))):
-    module = sys.modules["tiers.sandbox.inside." + name] = type(sys)("tiers.sandbox.inside." + name)
-    setattr(sys.modules["tiers.sandbox.inside"], name, module)
-    exec(code, module.__dict__)
-job = sys.modules["tiers.sandbox.inside.zygote"].main()
-del exactly, name, code, module
-if job is None:
-    os._exit(0)
-job()
+import marshal, posix
+size, code = int.from_bytes(posix.read(0, 4), "big"), b""
+while len(code) < size:
+    code += posix.read(0, size - len(code)) or posix._exit(0)
+arrival, sent, later = marshal.loads(code)
+exec(arrival)
+job = arrive(sent, later)
+del arrival, arrive, code, later, sent, size
+job() if job else posix._exit(0)
 """
 
 
@@ -372,14 +363,22 @@ def _framed(body: bytes) -> bytes:
 @lru_cache(maxsize=8)
 def _modules(role: Role) -> bytes:
     """The code of what runs inside, compiled by the interpreter that will run it."""
-    return marshal.dumps([(name, _code(name)) for name in _MODULES[role]])
+    sent = [(name, _code(name)) for name in _MODULES[role]]
+    later = {name: marshal.dumps(_code(name)) for name in _LATER[role]}
+    return marshal.dumps((_code("arrival"), sent, later))
 
 
 def _code(name: str) -> CodeType:
+    """Of a module inside. What it wants of ``__future__`` is done here: nobody has to look for that there."""
     spec = find_spec(f"{_INSIDE}.{name}")
     if spec is None or spec.origin is None:
         raise ImportError(f"{_INSIDE}.{name}")
-    return compile(Path(spec.origin).read_text("utf-8"), f"<{name}>", "exec", dont_inherit=True, optimize=2)
+    tree, flags = ast.parse(Path(spec.origin).read_text("utf-8")), 0
+    for each in tree.body:
+        if isinstance(each, ast.ImportFrom) and each.module == "__future__":
+            flags |= annotations.compiler_flag
+            tree.body.remove(each)
+    return compile(tree, f"<{name}>", "exec", flags, dont_inherit=True, optimize=2)
 
 
 def boot_arguments(interpreter: str) -> list[str]:
