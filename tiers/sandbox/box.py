@@ -9,7 +9,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from importlib.util import find_spec
@@ -17,9 +17,6 @@ from pathlib import Path
 from types import CodeType
 from typing import Any, Literal, NamedTuple
 
-import psutil
-
-from tiers.harness_group import descendants
 from tiers.sandbox.gauge import Gauge
 from verifier_service.domain.errors import Transient
 
@@ -91,8 +88,8 @@ class Box:
         self._buffer = bytearray()
         self._enclosed = bool(plan.setup["tidy"])
         self._process = _started(plan)
-        self._leader = psutil.Process(self._process.pid)
-        self._gauge = Gauge(self._leader, enclosed=self._enclosed)
+        self._gauge = Gauge(self._process.pid, enclosed=self._enclosed)
+        self._first: _Ends | None = None
         assert self._process.stdin is not None  # noqa: S101 - for mypy: they are pipes
         assert self._process.stdout is not None  # noqa: S101
         self._orders, self._results = self._process.stdin.fileno(), self._process.stdout.fileno()
@@ -116,7 +113,11 @@ class Box:
             raise Transient(
                 "sandbox_failed", f"the sandbox refused: {answer.body.decode('utf-8', 'replace')}"
             )
-        self._at_rest = len(self._gauge.processes())
+        at_rest = self._gauge.processes()
+        self._at_rest = len(at_rest)
+        if self._enclosed:
+            # While it lives for sure: who lets the box go may find it with another parent, or with none.
+            self._first = _Ends(at_rest[:1])
 
     def __enter__(self) -> Box:
         return self
@@ -132,21 +133,32 @@ class Box:
     def close(self) -> None:
         """End everything inside, and return when it is gone.
 
-        Programs are killed, and the first process inside is let go: it collects what they used, and so it
-        is counted. What is not gone soon after is killed.
+        The first process inside is let go: it ends what runs, collects what that used, and so it is
+        counted. What is not gone soon after is killed.
         """
         with suppress(OSError):
             self._process.stdin.close()  # type: ignore[union-attr]
         if self._process.returncode is None:
-            with _Ends(descendants(self._leader)) as ends:
-                ends.kill(after=_LET_GO if self._enclosed else 0)
-                if not _ended_within(self._process.pid, FAREWELL_S):
-                    self._process.kill()
-                self._process.wait()
-                ends.kill()
-                ends.wait()
+            if self._first is None or not _ended_within(self._process.pid, SAMPLE_S):
+                self._end_all()
+            self._process.wait()
+        if self._first is not None:
+            # With the first process of a namespace all others have gone.
+            with self._first as first:
+                first.kill()
+                first.wait()
+            self._first = None
         with suppress(OSError):
             self._process.stdout.close()  # type: ignore[union-attr]
+
+    def _end_all(self) -> None:
+        with _Ends(self._gauge.processes()) as ends:
+            ends.kill(after=_LET_GO if self._enclosed else 0)
+            if not _ended_within(self._process.pid, FAREWELL_S):
+                self._process.kill()
+            self._process.wait()
+            ends.kill()
+            ends.wait()
 
     def order(self, order: Mapping[str, Any]) -> None:
         """Send an order; it leaves while an answer is awaited."""
@@ -300,34 +312,34 @@ def _started(plan: Plan) -> subprocess.Popen[bytes]:
 class _Ends:
     """The ends of processes, held by descriptor: a number could be another process by now."""
 
-    def __init__(self, processes: Iterator[psutil.Process]) -> None:
-        self._open: dict[int, int] = {}
+    def __init__(self, processes: Iterable[int]) -> None:
+        self._open: list[int] = []
         for process in processes:
             with suppress(OSError):
-                self._open[process.pid] = os.pidfd_open(process.pid)
+                self._open.append(os.pidfd_open(process))
 
     def __enter__(self) -> _Ends:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        for end in self._open.values():
+        for end in self._open:
             os.close(end)
 
     def kill(self, after: int = 0) -> None:
         """Kill them, but for the first ones."""
-        for end in list(self._open.values())[after:]:
+        for end in self._open[after:]:
             with suppress(OSError):
                 signal.pidfd_send_signal(end, signal.SIGKILL)
 
     def wait(self) -> None:
         """Wait until the last one has gone, and reap those that came to this process."""
         until = time.monotonic() + START_S
-        for pid, end in self._open.items():
+        for end in self._open:
             poll = select.poll()
             poll.register(end, select.POLLIN)
             poll.poll(max(0.0, until - time.monotonic()) * 1000)
             with suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
+                os.waitid(os.P_PIDFD, end, os.WEXITED | os.WNOHANG)
 
 
 def _ended_within(pid: int, seconds: float) -> bool:
@@ -369,16 +381,16 @@ def _modules(role: Role) -> bytes:
 
 
 def _code(name: str) -> CodeType:
-    """Of a module inside. What it wants of ``__future__`` is done here: nobody has to look for that there."""
+    """Of a module inside. What it wants of ``__future__`` is done here, and not looked for there."""
     spec = find_spec(f"{_INSIDE}.{name}")
     if spec is None or spec.origin is None:
         raise ImportError(f"{_INSIDE}.{name}")
-    tree, flags = ast.parse(Path(spec.origin).read_text("utf-8")), 0
-    for each in tree.body:
-        if isinstance(each, ast.ImportFrom) and each.module == "__future__":
-            flags |= annotations.compiler_flag
-            tree.body.remove(each)
-    return compile(tree, f"<{name}>", "exec", flags, dont_inherit=True, optimize=2)
+    tree = ast.parse(Path(spec.origin).read_text("utf-8"))
+    rest = [each for each in tree.body if getattr(each, "module", "") != "__future__"]
+    flags = annotations.compiler_flag if len(rest) < len(tree.body) else 0
+    tree.body = rest
+    code: CodeType = compile(tree, f"<{name}>", "exec", flags, dont_inherit=True, optimize=2)
+    return code
 
 
 def boot_arguments(interpreter: str) -> list[str]:

@@ -33,5 +33,5 @@ def code_of(source: str, name: str) -> object:
         pass
     finally:
         sys.settrace(before)
-    _imp._fix_co_filename(found[0], name)
+    _imp._fix_co_filename(found[0], name)  # type: ignore[attr-defined]
     return found[0]

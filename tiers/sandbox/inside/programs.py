@@ -67,9 +67,7 @@ def job(order: Order, program: list[CodeType] | None, channel: Any) -> Callable[
     """What the forked process runs, after all frames of the zygote are gone."""
     verb = order["verb"]
     if verb == "exec":
-        return lambda: posix.execve(  # noqa: S606
-            order["argv"][0], order["argv"], order["environment"]
-        )
+        return lambda: posix.execve(order["argv"][0], order["argv"], order["environment"])
     assert program is not None  # noqa: S101 - for mypy: the judge compiles first
     if verb == "script":
         return lambda: _ended(lambda: _guarded(lambda: execute(program, "__main__")))
