@@ -41,7 +41,8 @@ _MODULES: Mapping[Role, tuple[str, ...]] = {
 _LATER: Mapping[Role, tuple[str, ...]] = {"plain": ("values",), "session": (), "tester": ()}
 # Short, because it is compiled anew in every sandbox; all else arrives compiled.
 _BOOT = """
-import marshal, posix
+import gc, marshal, posix
+gc.disable()
 size, code = int.from_bytes(posix.read(0, 4), "big"), b""
 while len(code) < size:
     code += posix.read(0, size - len(code)) or posix._exit(0)
@@ -80,8 +81,11 @@ class Plan(NamedTuple):
 class Box:
     """A started sandbox. One thread uses it. Use as a context: everything inside ends with it."""
 
-    def __init__(self, plan: Plan, role: Role = "plain") -> None:
-        """Start it and wait until it is confined. Raises ``Transient`` when it does not get there."""
+    def __init__(self, plan: Plan, role: Role = "plain", first: Mapping[str, Any] | None = None) -> None:
+        """Start it and wait until it is confined. Raises ``Transient`` when it does not get there.
+
+        What it is ordered ``first`` it begins with at once; ``reply`` has the answer.
+        """
         self.peak_mb = 0.0
         self.room = MAX_ANSWER
         self._sampled = 0.0
@@ -98,6 +102,8 @@ class Box:
         self._poll = select.poll()
         self._poll.register(self._results, select.POLLIN)
         self._outbox = bytearray(_framed(_modules(role)) + _framed(marshal.dumps(plan.setup)))
+        if first is not None:
+            self.order(first)
         self._begin()
 
     def _begin(self) -> None:
@@ -113,7 +119,8 @@ class Box:
             raise Transient(
                 "sandbox_failed", f"the sandbox refused: {answer.body.decode('utf-8', 'replace')}"
             )
-        at_rest = self._gauge.processes()
+        self.start()
+        at_rest = self._gauge.started
         self._at_rest = len(at_rest)
         if self._enclosed:
             # While it lives for sure: who lets the box go may find it with another parent, or with none.
@@ -169,13 +176,17 @@ class Box:
         self._outbox += _framed(body)
 
     def ask(self, order: Mapping[str, Any], limits: Limits, *, recall: bool = True) -> Answer:
-        """Send an order and wait for its answer under the limits.
+        """Send an order and wait for its answer, as ``reply`` does."""
+        self.order(order)
+        self.start()
+        return self.reply(limits, recall=recall)
+
+    def reply(self, limits: Limits, *, recall: bool = True) -> Answer:
+        """Wait under the limits for the answer to what was ordered.
 
         A program that reaches one is ended; with ``recall`` the box itself goes on where it still answers.
         Raises ``Stopped`` when it does not, and the box is closed then.
         """
-        self.order(order)
-        self.start()
         try:
             return self.await_answer(time.monotonic() + limits.time_s, limits)
         except Overdue as overdue:

@@ -35,6 +35,11 @@ class Gauge:
         """Their numbers, the first one inside first."""
         return list(below(self._leader))
 
+    @property
+    def started(self) -> list[int]:
+        """The processes there were at the last start, the first one inside first."""
+        return list(self._before)
+
     def start(self) -> None:
         """Count processor time from now on."""
         self._before = {pid: _clock(pid) for pid in self.processes()}

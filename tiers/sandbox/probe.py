@@ -36,9 +36,11 @@ class Sandbox(NamedTuple):
     filter: bytes
     child_filter: bytes
 
-    def open(self, role: Role = "plain", *, proc: bool = False) -> Box:
-        """Start a box. Raises ``Transient``."""
-        return Box(self._plan(proc=proc), role)
+    def open(
+        self, role: Role = "plain", *, proc: bool = False, first: Mapping[str, object] | None = None
+    ) -> Box:
+        """Start a box, with its first order if there is one. Raises ``Transient``."""
+        return Box(self._plan(proc=proc), role, first)
 
     @property
     def processes(self) -> bool:
@@ -99,6 +101,7 @@ def chosen() -> Sandbox:
     return find(os.environ.get("VERIFIER_SANDBOX", "auto"))
 
 
+@lru_cache(maxsize=1)
 def _found_bubblewrap() -> str:
     found = bubblewrap()
     if found is None:

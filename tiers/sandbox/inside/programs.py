@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import gc
 import posix
 import resource
 import sys
@@ -52,6 +53,7 @@ def enter(order: Order, standard: Sequence[int], kept: Sequence[int]) -> None:
         posix.closerange(low, descriptor)
         low = descriptor + 1
     posix.closerange(low, 1024)
+    gc.enable()  # nothing before needs it
     sys.set_int_max_str_digits(0)
     vars(builtins).update(exit=sys.exit, quit=sys.exit)  # what the module site would have given
     sys.argv = [FILE]
