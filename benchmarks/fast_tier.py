@@ -44,7 +44,7 @@ from benchmarks.maths_problems import Problem, kinds, problems
 from tiers.fast.code_tests import CodeTests
 from tiers.fast.math_answer import MathAnswer
 from tiers.sandbox import namespaces, probe, seccomp
-from tiers.sandbox.box import boot_arguments
+from tiers.sandbox.delivery import boot_arguments
 from verifier_service.domain.verifiers import CheckInput, Verifier
 
 BATCH = 256

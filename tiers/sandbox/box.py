@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import marshal
 import os
 import select
@@ -11,16 +10,12 @@ import subprocess
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from functools import lru_cache
-from importlib.util import find_spec
-from pathlib import Path
-from types import CodeType
 from typing import Any, Literal, NamedTuple
 
+from tiers.sandbox.delivery import Role, modules
 from tiers.sandbox.gauge import Gauge
 from verifier_service.domain.errors import Transient
 
-Role = Literal["plain", "session", "tester"]
 Trouble = Literal["time_limit", "memory_limit", "gone", "garbled"]
 
 SAMPLE_S = 0.02
@@ -29,29 +24,6 @@ _LET_GO = 2  # bubblewrap's own first process, and ours
 START_S = 20.0
 MAX_ANSWER = 1 << 25
 READY, COMPILED, FAULT, ENDED, LIMIT, MESSAGE, RECORD = b"R", b"C", b"F", b"T", b"L", b"M", b"S"
-_INSIDE = "tiers.sandbox.inside"
-_MODULES: Mapping[Role, tuple[str, ...]] = {
-    "plain": ("compiling", "confine", "programs", "zygote"),
-    "session": ("values", "compiling", "confine", "programs", "peer", "session", "zygote"),
-    "tester": (
-        *("values", "compiling", "confine", "programs", "peer", "session"),
-        *("proxy", "guard", "reading", "tester", "zygote"),
-    ),
-}
-_LATER: Mapping[Role, tuple[str, ...]] = {"plain": ("values",), "session": (), "tester": ()}
-# Short, because it is compiled anew in every sandbox; all else arrives compiled.
-_BOOT = """
-import gc, marshal, posix
-gc.disable()
-size, code = int.from_bytes(posix.read(0, 4), "big"), b""
-while len(code) < size:
-    code += posix.read(0, size - len(code)) or posix._exit(0)
-arrival, sent, later = marshal.loads(code)
-exec(arrival)
-job = arrive(sent, later)
-del arrival, arrive, code, later, sent, size
-job() if job else posix._exit(0)
-"""
 
 
 class Answer(NamedTuple):
@@ -101,7 +73,8 @@ class Box:
         os.set_blocking(self._results, False)
         self._poll = select.poll()
         self._poll.register(self._results, select.POLLIN)
-        self._outbox = bytearray(_framed(_modules(role)) + _framed(marshal.dumps(plan.setup)))
+        self._sending = False
+        self._outbox = bytearray(_framed(modules(role)) + _framed(marshal.dumps(plan.setup)))
         if first is not None:
             self.order(first)
         self._begin()
@@ -220,7 +193,8 @@ class Box:
                     raise Overdue("time_limit")
                 granted = starved
             else:
-                self._poll.poll(1000 * min(SAMPLE_S, until + granted - now))
+                left = until + granted - now
+                self._poll.poll(1000 * (left if limits is None else min(SAMPLE_S, left)))
             if limits is not None:
                 self.check_memory(limits)
 
@@ -287,8 +261,15 @@ class Box:
                     sent = os.write(self._orders, self._outbox[: 1 << 16])
                 except BrokenPipeError:
                     self._outbox.clear()
-                    return
+                    break
                 del self._outbox[:sent]
+        if self._sending != bool(self._outbox):
+            # While something waits, room for it is a reason to wake up.
+            self._sending = not self._sending
+            if self._sending:
+                self._poll.register(self._orders, select.POLLOUT)
+            else:
+                self._poll.unregister(self._orders)
 
     def _pull(self) -> bool:
         """Read what is there; False at the end."""
@@ -381,29 +362,3 @@ class Overdue(Exception):
 
 def _framed(body: bytes) -> bytes:
     return len(body).to_bytes(4, "big") + body
-
-
-@lru_cache(maxsize=8)
-def _modules(role: Role) -> bytes:
-    """The code of what runs inside, compiled by the interpreter that will run it."""
-    sent = [(name, _code(name)) for name in _MODULES[role]]
-    later = {name: marshal.dumps(_code(name)) for name in _LATER[role]}
-    return marshal.dumps((_code("arrival"), sent, later))
-
-
-def _code(name: str) -> CodeType:
-    """Of a module inside. What it wants of ``__future__`` is done here, and not looked for there."""
-    spec = find_spec(f"{_INSIDE}.{name}")
-    if spec is None or spec.origin is None:
-        raise ImportError(f"{_INSIDE}.{name}")
-    tree = ast.parse(Path(spec.origin).read_text("utf-8"))
-    rest = [each for each in tree.body if getattr(each, "module", "") != "__future__"]
-    flags = annotations.compiler_flag if len(rest) < len(tree.body) else 0
-    tree.body = rest
-    code: CodeType = compile(tree, f"<{name}>", "exec", flags, dont_inherit=True, optimize=2)
-    return code
-
-
-def boot_arguments(interpreter: str) -> list[str]:
-    """The command that becomes the zygote: no site, no user folder, no working folder on the path."""
-    return [interpreter, "-s", "-S", "-P", "-X", "utf8", "-c", _BOOT]

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from tiers.sandbox import seccomp
-from tiers.sandbox.box import ENDED, Box, Limits, Plan, Role, Stopped, boot_arguments
+from tiers.sandbox.box import ENDED, Box, Limits, Plan, Stopped
+from tiers.sandbox.delivery import Role, boot_arguments
 from tiers.sandbox.inside.confine import landlock_version
 from tiers.sandbox.namespaces import ENVIRONMENT, bubblewrap, command, interpreter, own_uid
 from verifier_service.domain.errors import Transient
