@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -34,7 +35,7 @@ class Plan:
     """What a run is: its ladder, how many steps of how many samples, how often its quality is measured.
 
     ``late``: a step waits for the fast tier only, and revised rewards of up to ``staleness`` policy
-    versions ago are trained on when they come.
+    versions ago are trained on when they come. ``tag`` sets a repeated run apart where runs are kept.
     """
 
     condition: str
@@ -47,11 +48,17 @@ class Plan:
     late: bool = False
     staleness: int = 3
     tuning: Tuning = field(default_factory=Tuning)
+    tag: str = field(default_factory=lambda: secrets.token_hex(4))
+
+    @property
+    def name(self) -> str:
+        """What its result is called."""
+        return f"{self.algorithm}-{self.condition}-{self.seed}"
 
     @property
     def run(self) -> str:
         """The run's name in the service."""
-        return f"{self.algorithm}-{self.condition}-{self.seed}"
+        return f"{self.name}-{self.tag}"
 
     @property
     def ladder(self) -> str:
@@ -77,11 +84,13 @@ class Rewarder:
     def __init__(self, plan: Plan, service: Service, client: Client) -> None:
         self._plan = plan
         self._client = client
-        until: Until = "fast" if plan.late else "final"
+        # Not "final": a sample whose simulation the budget cannot pay for would be waited for in vain.
+        until: Until = "fast" if plan.late else "simulation"
         self._scoring = Scoring(
             run=plan.run, ladder=plan.ladder, until=until, seconds=120.0, url=service.url, key=service.key
         )
         self._buffer: ReplayBuffer[Batch] = ReplayBuffer(max_staleness=plan.staleness)
+        self._read = 0  # of the feed; the answer to a submission is ahead of what was read
 
     def records(self, step: int, batch: Batch) -> Records:
         """The newest record of every sample, ``None`` where the service gave none."""
@@ -110,11 +119,10 @@ class Rewarder:
             name = _name(self._plan, step, place)
             fresh[name] = row
             self._buffer.add(name, row, group=str(step), record=record)
-        changed = {
-            change.id
-            for record in self._client.follow(self._plan.run, after=self._buffer.cursor, idle_s=IDLE_S)
-            for change in self._buffer.apply(record)
-        }
+        changed: set[str] = set()
+        for record in self._client.follow(self._plan.run, after=self._read, idle_s=IDLE_S):
+            self._read = record.seq
+            changed |= {change.id for change in self._buffer.apply(record)}
         taught = [held for held in self._buffer.trainable() if held.id in changed or held.id in fresh]
         if not taught:
             return None

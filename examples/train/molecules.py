@@ -9,7 +9,7 @@ import random
 from functools import lru_cache
 from pathlib import Path
 
-from rdkit import Chem, RDLogger
+from rdkit import Chem, rdBase
 
 from tiers.fast.molecule_plausibility import motifs
 from tiers.molecule import Refusal, read_smiles
@@ -26,8 +26,8 @@ UNWANTED = ("[O,S,F]-[O,S,F]", "[N;!$(N=*)]-[O,S,F]", "*=*=*=*", "[SX2H1]", "[CX
 
 def main() -> None:
     """Write the file."""
-    RDLogger.DisableLog("rdApp.*")
-    found = enumerate_molecules(random.Random(7), COUNT)
+    with rdBase.BlockLogs():
+        found = enumerate_molecules(random.Random(7), COUNT)
     FILE.write_text("\n".join(found) + "\n", encoding="ascii")
     print(f"{len(found)} molecules in {FILE}")
 

@@ -112,14 +112,19 @@ class Policy(nn.Module):
     def _states(self, tokens: Tensor, hints: Sequence[Sequence[int]] | None) -> Tensor:
         begin = torch.full((len(tokens), 1), 1)
         read = torch.cat([begin, tokens[:, :-1]], dim=1)
-        state = None
-        if hints is not None and any(hints):
-            width = max(len(row) for row in hints)
-            # Padded on the left: what follows a hint is always BEGIN.
-            prefix = torch.tensor([[0] * (width - len(row)) + list(row) for row in hints])
-            _, state = self.cell(self.embed(prefix))
+        state = None if hints is None else self._read_hints(hints)
         states, _ = self.cell(self.embed(read), state)
         return states
+
+    def _read_hints(self, hints: Sequence[Sequence[int]]) -> Tensor:
+        """States (1, B, H) after each row's hints; a row without any begins as if there were none."""
+        width = max(map(len, hints), default=0)
+        prefix = torch.tensor([[0] * (width - len(row)) + list(row) for row in hints], dtype=torch.long)
+        state = torch.zeros(1, len(hints), self.cell.hidden_size)
+        for column in prefix.T:
+            _, after = self.cell(self.embed(column.unsqueeze(1)), state)
+            state = torch.where((column != 0)[None, :, None], after, state)
+        return state
 
     def _words(self, states: Tensor) -> Tensor:
         logits = self.head(states)

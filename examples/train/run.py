@@ -25,7 +25,6 @@ from examples.train.teacher import MODEL, serving
 HERE = Path(__file__).resolve().parent
 CONDITIONS = ("fast-only", "all-at-top", "ladder")
 ALGORITHMS = ("grpo", "ppo", "distill", "hindsight")
-EPOCHS = 25
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -38,22 +37,22 @@ def main(arguments: list[str] | None = None) -> int:
     with _service(options) as apart, Progress(*columns, disable=options.quiet) as progress:
         judge = Judge(apart)
         for seed in range(options.first_seed, options.first_seed + options.seeds):
-            start = pretrained(molecules(HERE / "molecules.smi"), seed=seed, epochs=EPOCHS)
+            start = pretrained(molecules(HERE / "molecules.smi"), seed=seed, epochs=options.epochs)
             for condition in conditions:
                 plan = _plan(options, condition, seed)
                 with _teaching(plan, start, judge, options) as teach, _service(options) as service:
                     points = _followed(train(plan, start, service, judge, teach), plan, progress)
                 text = json.dumps(as_json(plan, points), indent=1)
-                (options.results / f"{plan.run}.json").write_text(text + "\n", encoding="utf-8")
+                (options.results / f"{plan.name}.json").write_text(text + "\n", encoding="utf-8")
     return 0
 
 
 def _followed(points: Iterator[Point], plan: Plan, progress: Progress) -> list[Point]:
-    bar = progress.add_task(plan.run, total=plan.steps)
+    bar = progress.add_task(plan.name, total=plan.steps)
     kept = []
     for point in points:
         kept.append(point)
-        shown = f"{plan.run} {point.quality:.2f} {point.credits:.1f}"
+        shown = f"{plan.name} {point.quality:.2f} {point.credits:.1f}"
         progress.update(bar, completed=point.step, description=shown)
     return kept
 
@@ -65,6 +64,7 @@ def _plan(options: argparse.Namespace, condition: str, seed: int) -> Plan:
         seed=seed,
         steps=options.steps,
         samples=options.samples,
+        judged=options.judged,
         late=options.late,
         tuning=Tuning(learning_rate=options.learning_rate, kl=options.kl),
     )

@@ -43,7 +43,7 @@ def completion(policy: Policy, request: Any) -> dict[str, Any]:
     if not isinstance(prompt, list) or not 2 <= len(prompt) <= MAX_PROMPT:
         raise ValueError(f"prompt must be 2 to {MAX_PROMPT} token ids")
     first, words = 1, policy.vocabulary.first_hint
-    if not all(isinstance(token, int) and 1 <= token < words for token in prompt) or prompt[0] != first:
+    if not all(type(token) is int and 1 <= token < words for token in prompt) or prompt[0] != first:
         raise ValueError(f"prompt must begin with token {first}, and hold tokens below {words}")
     if not request.get("echo") or request.get("max_tokens") != 0:
         raise ValueError("only echo with max_tokens 0 is served")
