@@ -18,7 +18,7 @@ from matplotlib import pyplot as plt
 HERE = Path(__file__).resolve().parent
 PICTURE = HERE.parents[1] / "docs" / "pictures" / "training.png"
 COLOURS = {"fast-only": "#c4631b", "all-at-top": "#555555", "ladder": "#1b6ca8"}
-Curve = list[tuple[float, float]]
+Curve = list[tuple[float, float, int]]
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -37,11 +37,11 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def curves(results: Path, algorithm: str) -> dict[str, list[Curve]]:
-    """(credits, quality) of every run, by condition and seed. Raises ``FileNotFoundError``."""
+    """(credits, quality, step) of every run, by condition and seed. Raises ``FileNotFoundError``."""
     kept: dict[str, list[Curve]] = {}
     for path in sorted(results.glob(f"{algorithm}-*.json")):
         run: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        points = [(point["credits"], point["quality"]) for point in run["points"]]
+        points = [(point["credits"], point["quality"], point["step"]) for point in run["points"]]
         kept.setdefault(run["plan"]["condition"], []).append(points)
     if set(kept) != set(COLOURS):
         raise FileNotFoundError(f"{results} has runs of {sorted(kept)}, and {sorted(COLOURS)} are needed")
@@ -56,7 +56,7 @@ def plateau(runs: Sequence[Curve]) -> float:
 def passes(curve: Curve, level: float) -> float | None:
     """Credits at which the curve first lies above ``level``, between two points on a straight line;
     ``None`` if it never does."""
-    for (before, low), (after, high) in pairwise(curve):
+    for (before, low, _), (after, high, _) in pairwise(curve):
         if low <= level < high:
             return before + (after - before) * (level - low) / (high - low)
     return None
@@ -109,10 +109,9 @@ def draw(found: dict[str, list[Curve]], level: float, path: Path) -> None:
         by_credits.plot(
             mean[:, 0], mean[:, 1], color=colour, linewidth=2.2, label=condition, marker="o", ms=3
         )
-        checkpoints = np.arange(len(mean))
-        by_step.plot(checkpoints, mean[:, 1], color=colour, linewidth=2.2, marker="o", ms=3)
+        by_step.plot(mean[:, 2], mean[:, 1], color=colour, linewidth=2.2, marker="o", ms=3)
         by_step.fill_between(
-            checkpoints, array[:, :, 1].min(axis=0), array[:, :, 1].max(axis=0), color=colour, alpha=0.15
+            mean[:, 2], array[:, :, 1].min(axis=0), array[:, :, 1].max(axis=0), color=colour, alpha=0.15
         )
     for axis in (by_credits, by_step):
         axis.axhline(level, color=COLOURS["fast-only"], linestyle=":", linewidth=1)
@@ -121,7 +120,7 @@ def draw(found: dict[str, list[Curve]], level: float, path: Path) -> None:
     by_credits.set_xlabel("credits spent (1 credit = 1 CPU second)")
     by_credits.set_ylabel("true quality: mean utility under GFN2-xTB")
     by_credits.legend(frameon=False, loc="lower right")
-    by_step.set_xlabel("checkpoint (every 5 policy updates)")
+    by_step.set_xlabel("updates of the policy")
     figure.savefig(path, dpi=130)
 
 

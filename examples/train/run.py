@@ -119,6 +119,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--samples", type=int, default=32, help="molecules a step [32]")
+    parser.add_argument("--judged", type=int, default=48, help="samples a measurement of quality [48]")
+    parser.add_argument("--epochs", type=int, default=25, help="of pretraining [25]")
     parser.add_argument("--learning-rate", type=float, default=Tuning().learning_rate)
     parser.add_argument("--kl", type=float, default=Tuning().kl, help="hold to the pretrained policy")
     parser.add_argument(
