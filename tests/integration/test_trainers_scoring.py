@@ -145,6 +145,19 @@ def test_a_service_that_stays_away_is_a_reason() -> None:
         assert scored[0].code == UNREACHABLE
 
 
+def test_a_service_that_fails_is_a_reason(trouble: Trouble) -> None:
+    scoring = asking(trouble)
+    trouble.break_down()
+    try:
+        found = [asyncio.run(score(scoring, rollouts(OK))), score_blocking(scoring, rollouts(OK))]
+    finally:
+        trouble.break_down(False)
+    for scored in found:
+        assert scores(scored) == [None]
+        assert scored[0].code == UNREACHABLE
+        assert "500" in scored[0].message
+
+
 def test_what_only_a_person_can_mend_is_raised(trouble: Trouble) -> None:
     with pytest.raises(NotAuthenticated):
         asyncio.run(score(asking(trouble, key="wrong"), rollouts(OK)))

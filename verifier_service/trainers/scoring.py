@@ -10,8 +10,13 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from verifier_service.client import Submission, VerifierUnavailable, Wait, name
-from verifier_service.client.errors import VerifierError
+from verifier_service.client import Submission, Wait, name
+from verifier_service.client.errors import (
+    ServerFailed,
+    UnexpectedAnswer,
+    VerifierError,
+    VerifierUnavailable,
+)
 from verifier_service.domain.rewards import RewardRecord
 from verifier_service.domain.wire import ItemError, SubmitResult, SubmitStatus, Until
 from verifier_service.trainers.connections import Address, blocking_client, joint
@@ -21,6 +26,7 @@ log = logging.getLogger(__name__)
 UNREACHABLE = "unreachable"
 NOT_YET = "pending"
 HOPELESS = frozenset({"unknown_ladder"})
+AWAY = (VerifierUnavailable, ServerFailed, UnexpectedAnswer)
 
 
 class Misconfigured(VerifierError):
@@ -56,7 +62,8 @@ class Scored:
     """What one rollout got.
 
     ``code`` says why there is no number: a ``RewardCode``, ``invalid`` or ``conflict`` (the service did not
-    take it), or ``unreachable``. It is null exactly when ``reward`` is a number.
+    take it), or ``unreachable`` (no answer came, or none that makes sense). It is null exactly when
+    ``reward`` is a number.
     """
 
     id: str
@@ -74,15 +81,15 @@ async def score(scoring: Scoring, submissions: Sequence[Submission]) -> list[Sco
     """Score rollouts, in the order given. Concurrent calls of one event loop travel together, and each is
     answered as soon as its own rollouts are through.
 
-    A service that stays away, or a rollout that it refuses, is a ``Scored`` with a reason. Raises what can
-    only be mended by hand: ``NotAuthenticated``, ``NotAllowed``, ``Misconfigured``, a closed run's
-    ``Conflict``.
+    A service that stays away or fails, or a rollout that it refuses, is a ``Scored`` with a reason. Raises
+    what can only be mended by hand: ``NotAuthenticated``, ``NotAllowed``, ``Misconfigured``, a closed
+    run's ``Conflict``.
     """
     named = name(submissions)
     joined = await joint(scoring.address, scoring.run, scoring.until)
     try:
         results = await joined.submit(named, seconds=scoring.seconds)
-    except VerifierUnavailable as error:
+    except AWAY as error:
         return _unreachable(named, error)
     return _read(scoring, results)
 
@@ -93,7 +100,7 @@ def score_blocking(scoring: Scoring, submissions: Sequence[Submission]) -> list[
     client = blocking_client(scoring.address)
     try:
         answer = client.submit(scoring.run, named, wait=Wait(scoring.until, scoring.seconds))
-    except VerifierUnavailable as error:
+    except AWAY as error:
         return _unreachable(named, error)
     return _read(scoring, answer.results)
 
@@ -136,7 +143,7 @@ def _read(scoring: Scoring, results: Sequence[SubmitResult]) -> list[Scored]:
     return scored
 
 
-def _unreachable(submissions: Sequence[Submission], error: VerifierUnavailable) -> list[Scored]:
+def _unreachable(submissions: Sequence[Submission], error: VerifierError) -> list[Scored]:
     log.warning("%d rollouts have no reward: %s", len(submissions), error)
     return [Scored(_id(item), None, UNREACHABLE, str(error)) for item in submissions]
 
