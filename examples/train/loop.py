@@ -53,7 +53,7 @@ class Plan:
     @property
     def name(self) -> str:
         """What its result is called."""
-        return f"{self.algorithm}-{self.condition}-{self.seed}"
+        return f"{'late-' if self.late else ''}{self.algorithm}-{self.condition}-{self.seed}"
 
     @property
     def run(self) -> str:

@@ -74,7 +74,7 @@ class Batch:
     def rows(self) -> list[Batch]:
         """Each sequence alone, to be kept and joined again."""
         return [
-            Batch(*(part[at : at + 1] for part in (self.tokens, self.mask, self.logprobs)), [text])
+            Batch(self.tokens[at : at + 1], self.mask[at : at + 1], self.logprobs[at : at + 1], [text])
             for at, text in enumerate(self.texts)
         ]
 

@@ -29,7 +29,10 @@ ALGORITHMS = ("grpo", "ppo", "distill", "hindsight")
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the plans that were asked for; each result is written as soon as it is there."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.late and options.algorithm != "grpo":
+        parser.error("--late works with --algorithm grpo")
     torch.set_num_threads(1)
     conditions = CONDITIONS if options.condition == "all" else (options.condition,)
     options.results.mkdir(parents=True, exist_ok=True)

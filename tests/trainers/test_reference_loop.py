@@ -303,3 +303,9 @@ def test_the_command(tmp_path: Path, algorithm: str, running: Service) -> None:
     written = json.loads((tmp_path / f"{algorithm}-fast-only-{seed}.json").read_text())
     assert [point["step"] for point in written["points"]] == [0, 3]
     assert written["plan"]["algorithm"] == algorithm
+
+
+def test_late_rewards_are_for_grpo(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--late", "--algorithm", "ppo"])
+    assert "--late works with" in capsys.readouterr().err
