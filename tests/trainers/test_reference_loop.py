@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 
-from examples.train import lessons, service
+from examples.train import lessons, plot, service
 from examples.train.lessons import BEGIN_ID, distilling, learning_from_mistakes
 from examples.train.loop import Plan, Point, Rewarder, train
 from examples.train.objectives import Learner, Tuning
@@ -309,3 +309,23 @@ def test_late_rewards_are_for_grpo(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--late", "--algorithm", "ppo"])
     assert "--late works with" in capsys.readouterr().err
+
+
+def test_credits_at_which_a_curve_passes() -> None:
+    curve = [(0.0, 0.1, 0), (10.0, 0.3, 3), (20.0, 0.2, 6), (30.0, 0.6, 9)]
+    assert plot.passes(curve, 0.2) == pytest.approx(5.0)
+    assert plot.passes(curve, 0.4) == pytest.approx(25.0)
+    assert plot.passes(curve, 0.6) is None
+    assert plot.plateau([curve, [(0.0, 0.3, 0), (1.0, 0.5, 3), (2.0, 0.0, 6), (3.0, 0.0, 9)]]) == 0.4
+
+
+def test_the_docs_show_the_results_that_are_kept(tmp_path: Path) -> None:
+    docs = (service.ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    found = plot.curves(plot.HERE / "results", "grpo")
+    for line in plot.table(found, plot.plateau(found["fast-only"]))[2:]:
+        assert line in docs
+    plot.main(["--picture", str(tmp_path / "again.png")])
+    assert (tmp_path / "again.png").stat().st_size > 10_000
+    for condition in ("all-at-top", "ladder"):
+        assert len(found[condition]) == 5
+        assert all(run[-1][1] > run[0][1] + 0.3 for run in found[condition]), "better in every seed"
