@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.server import fresh
+from tests.support.server import REVIEWED, fresh
 from tests.support.trouble import FAILS, HANGS, OK, WRONG, Trouble, free_port, novel, troubled
 from verifier_service.client import NotAuthenticated
 from verifier_service.client.errors import Conflict
@@ -143,6 +143,18 @@ def test_a_service_that_stays_away_is_a_reason() -> None:
     for scored in (asyncio.run(score(scoring, rollouts(OK))), score_blocking(scoring, rollouts(OK))):
         assert scores(scored) == [None]
         assert scored[0].code == UNREACHABLE
+
+
+def test_nobody_waits_for_a_person(trouble: Trouble) -> None:
+    with trouble.client() as client:
+        client.put_ladder("reviewed", REVIEWED)
+    item = submission("reviewed", prompt="", completion="CCO", reference={"smiles": "OCC"})
+    began = time.perf_counter()
+    [one] = asyncio.run(score(asking(trouble, ladder="reviewed", seconds=120), [item]))
+    assert one.reward == 1.0
+    assert one.record is not None
+    assert one.record.status == "provisional"
+    assert time.perf_counter() - began < 60
 
 
 def test_a_service_that_fails_is_a_reason(trouble: Trouble) -> None:

@@ -52,6 +52,14 @@ def test_a_revision_moves_the_advantage_of_the_whole_group() -> None:
     assert buffer.cursor == 7
 
 
+def test_a_record_that_came_with_its_rollout_skips_nothing_of_the_feed() -> None:
+    buffer: ReplayBuffer[int] = ReplayBuffer()
+    buffer.add("a", 1, record=record("a", 0.0, seq=40))
+    assert buffer.cursor == 0
+    buffer.apply(record("b", 0.0, seq=3))
+    assert buffer.cursor == 3
+
+
 def test_an_unscored_member_is_outside_and_comes_in_later() -> None:
     buffer = pair()
     assert buffer.add("c", "tokens of c", group="g", record=record("c", None)) == []

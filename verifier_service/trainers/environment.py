@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import cast, get_args
 
-from verifier_service.domain.wire import Until
+from verifier_service.domain.wire import UNTIL_COMPUTED, Until
 from verifier_service.trainers.scoring import Misconfigured, Scoring
 
 RUN, LADDER, UNTIL, SECONDS = "VERIFIER_RUN", "VERIFIER_LADDER", "VERIFIER_UNTIL", "VERIFIER_SECONDS"
@@ -16,7 +16,7 @@ RUN, LADDER, UNTIL, SECONDS = "VERIFIER_RUN", "VERIFIER_LADDER", "VERIFIER_UNTIL
 def scoring_of(look: Callable[[str], object] = os.environ.get) -> Scoring:
     """The scoring that ``VERIFIER_RUN``, ``VERIFIER_LADDER`` and, where they are set, ``VERIFIER_UNTIL``
     and ``VERIFIER_SECONDS`` say; ``look`` gives the value of a name, or null. Raises ``Misconfigured``."""
-    until, seconds = str(look(UNTIL) or "final"), look(SECONDS)
+    until, seconds = str(look(UNTIL) or UNTIL_COMPUTED), look(SECONDS)
     if until not in get_args(Until):
         raise Misconfigured(f"{UNTIL}: one of {', '.join(get_args(Until))}, not {until!r}")
     try:

@@ -32,7 +32,7 @@ from starlette.exceptions import HTTPException
 from verifier_service.client import transport
 from verifier_service.client.calls import path
 from verifier_service.client.location import locate
-from verifier_service.domain.wire import Until
+from verifier_service.domain.wire import UNTIL_COMPUTED, Until
 
 BUSY = frozenset({429, 500, 502, 503, 504})
 PAUSE_S = 0.5
@@ -48,7 +48,7 @@ class VerifierConfig(BaseResourcesServerConfig):  # type: ignore[misc]
 
     run: str
     ladder: str
-    until: Until = "final"
+    until: Until = UNTIL_COMPUTED
     seconds: float = 60.0
     label: str = "expected_answer"
     reference: str = "answer"

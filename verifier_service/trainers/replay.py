@@ -96,7 +96,8 @@ class ReplayBuffer(Generic[R]):
         self, id: str, rollout: R, *, group: str | None = None, record: RewardRecord | None = None
     ) -> list[Change[R]]:
         """Hold a rollout of the current policy under its trajectory id; what its record, if it has one
-        already, changes. Raises ``ValueError`` for an id that is held."""
+        already, changes. That record is not of the feed, so the cursor stays. Raises ``ValueError`` for an
+        id that is held."""
         if id in self._held:
             raise ValueError(f"trajectory {id!r} is held already")
         held = Held(
@@ -105,7 +106,7 @@ class ReplayBuffer(Generic[R]):
         self._held[id] = held
         self._groups.setdefault(held.group, []).append(held)
         self._make_room(held.group)
-        return self.apply(record) if record is not None else []
+        return self._take(record) if record is not None else []
 
     def advance(self, policy_version: int) -> list[Held[R]]:
         """The policy has been updated. Returns what is too old now and was let go. Raises ``ValueError``
@@ -129,6 +130,9 @@ class ReplayBuffer(Generic[R]):
         One of a rollout that is not held, and one that is not newer than what is known, change nothing.
         """
         self.cursor = max(self.cursor, record.seq)
+        return self._take(record)
+
+    def _take(self, record: RewardRecord) -> list[Change[R]]:
         held = self._held.get(record.trajectory)
         if held is None or (held.record is not None and record.revision <= held.record.revision):
             return []

@@ -18,7 +18,7 @@ from verifier_service.client.errors import (
     VerifierUnavailable,
 )
 from verifier_service.domain.rewards import RewardRecord
-from verifier_service.domain.wire import ItemError, SubmitResult, SubmitStatus, Until
+from verifier_service.domain.wire import UNTIL_COMPUTED, ItemError, SubmitResult, SubmitStatus, Until
 from verifier_service.trainers.connections import Address, blocking_client, joint
 
 log = logging.getLogger(__name__)
@@ -37,15 +37,16 @@ class Misconfigured(VerifierError):
 class Scoring:
     """How an adapter asks; plain values, so that a reward function can be pickled.
 
-    A submission waits until tier ``until`` is through (``final``: until nothing more is to come), for at
-    most ``seconds``; then what is known comes back, and better evidence reaches the trainer by
-    ``Client.follow``. ``url`` and ``key`` default to ``$VERIFIER_URL`` and ``$VERIFIER_API_KEY``. A silent
-    or busy service is tried again for ``retry_s`` seconds.
+    A submission waits until everything that computes is through for it, or the tier ``until`` (``final``:
+    until nothing more is to come, be it from a person or when a budget allows), for at most ``seconds``.
+    Then what is known comes back, and better evidence reaches the trainer by ``Client.follow``. ``url``
+    and ``key`` default to ``$VERIFIER_URL`` and ``$VERIFIER_API_KEY``. A silent or busy service is tried
+    again for ``retry_s`` seconds.
     """
 
     run: str
     ladder: str
-    until: Until = "final"
+    until: Until = UNTIL_COMPUTED
     seconds: float = 60.0
     url: str | None = None
     key: str | None = None
