@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import pickle
 import time
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ from tests.support.server import REVIEWED, fresh
 from tests.support.trouble import FAILS, HANGS, OK, WRONG, Trouble, free_port, novel, troubled
 from verifier_service.client import NotAuthenticated
 from verifier_service.client.errors import Conflict
+from verifier_service.trainers import connections
 from verifier_service.trainers.chat import submission
 from verifier_service.trainers.scoring import (
     UNREACHABLE,
@@ -207,3 +210,26 @@ def test_one_caller_that_gives_up_disturbs_nobody(trouble: Trouble) -> None:
 def test_settings_travel_to_other_processes(trouble: Trouble) -> None:
     scoring = asking(trouble)
     assert pickle.loads(pickle.dumps(scoring)) == scoring
+
+
+def test_a_forked_process_has_connections_of_its_own(trouble: Trouble) -> None:
+    scoring = asking(trouble)
+    assert scores(score_blocking(scoring, rollouts(OK))) == [1.0]
+    read, write = os.pipe()
+    with connections._here.making:  # another thread makes a client in the moment of the fork
+        child = os.fork()
+    if child == 0:
+        try:
+            found = [score_blocking(scoring, rollouts(OK)), asyncio.run(score(scoring, rollouts(WRONG)))]
+            os.write(write, json.dumps([one.reward for [one] in found]).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as told:
+        assert json.loads(told.read()) == [1.0, 0.0]
+    os.waitpid(child, 0)
+
+
+def test_the_key_is_not_shown(trouble: Trouble) -> None:
+    scoring = asking(trouble)
+    assert trouble.key not in repr(scoring) + repr(scoring.address)

@@ -7,8 +7,8 @@ verification that did not happen.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from verifier_service.client import Submission, Wait, name
 from verifier_service.client.errors import (
@@ -49,7 +49,7 @@ class Scoring:
     until: Until = UNTIL_COMPUTED
     seconds: float = 60.0
     url: str | None = None
-    key: str | None = None
+    key: str | None = field(default=None, repr=False)
     retry_s: float = 60.0
 
     @property
@@ -88,22 +88,19 @@ async def score(scoring: Scoring, submissions: Sequence[Submission]) -> list[Sco
     """
     named = name(submissions)
     joined = await joint(scoring.address, scoring.run, scoring.until)
-    try:
-        results = await joined.submit(named, seconds=scoring.seconds)
-    except AWAY as error:
-        return _unreachable(named, error)
-    return _read(scoring, results)
+    return _read(scoring, named, await joined.outcomes(named, seconds=scoring.seconds))
 
 
 def score_blocking(scoring: Scoring, submissions: Sequence[Submission]) -> list[Scored]:
-    """As ``score``, from a thread."""
+    """As ``score``, from a thread; where the service goes away in the middle, nothing is known of any."""
     named = name(submissions)
     client = blocking_client(scoring.address)
+    outcomes: Sequence[SubmitResult | VerifierError]
     try:
-        answer = client.submit(scoring.run, named, wait=Wait(scoring.until, scoring.seconds))
+        outcomes = client.submit(scoring.run, named, wait=Wait(scoring.until, scoring.seconds)).results
     except AWAY as error:
-        return _unreachable(named, error)
-    return _read(scoring, answer.results)
+        outcomes = [error] * len(named)
+    return _read(scoring, named, outcomes)
 
 
 def of_record(record: RewardRecord) -> Scored:
@@ -133,22 +130,25 @@ def _told(error: ItemError | None) -> str:
     return ": ".join(part for part in (error.field, error.code, error.message) if part)
 
 
-def _read(scoring: Scoring, results: Sequence[SubmitResult]) -> list[Scored]:
-    for result in results:
-        if result.error is not None and result.error.code in HOPELESS:
-            raise Misconfigured(f"run {scoring.run!r}: {result.error.message}")
-    scored = [of_result(result) for result in results]
-    refused = [one for one in scored if one.code in ("invalid", "conflict")]
-    if refused:
-        log.warning("%d of %d rollouts were refused: %s", len(refused), len(scored), refused[0].message)
+def _read(
+    scoring: Scoring, submissions: Sequence[Submission], outcomes: Sequence[SubmitResult | VerifierError]
+) -> list[Scored]:
+    scored = []
+    for submission, outcome in zip(submissions, outcomes, strict=True):
+        if isinstance(outcome, AWAY):
+            scored.append(Scored(_id(submission), None, UNREACHABLE, str(outcome)))
+        elif isinstance(outcome, VerifierError):
+            raise outcome
+        elif outcome.error is not None and outcome.error.code in HOPELESS:
+            raise Misconfigured(f"run {scoring.run!r}: {outcome.error.message}")
+        else:
+            scored.append(of_result(outcome))
+    lost = [one for one in scored if one.code in ("invalid", "conflict", UNREACHABLE)]
+    if lost:
+        log.warning("%d of %d rollouts were not taken: %s", len(lost), len(scored), lost[0].message)
     return scored
 
 
-def _unreachable(submissions: Sequence[Submission], error: VerifierError) -> list[Scored]:
-    log.warning("%d rollouts have no reward: %s", len(submissions), error)
-    return [Scored(_id(item), None, UNREACHABLE, str(error)) for item in submissions]
-
-
 def _id(item: Submission) -> str:
-    found = item.get("id") if isinstance(item, dict) else getattr(item, "id", None)
+    found = item.get("id") if isinstance(item, Mapping) else item.id
     return found if isinstance(found, str) else ""
