@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import math
+import multiprocessing
 import pickle
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,8 @@ from verl.trainer.ppo.reward import get_custom_reward_fn
 
 from tests.support.server import fresh, patience
 from tests.support.trouble import FAILS, HANGS, OK, WRONG, Trouble, free_port
-from tests.trainers.verl_world import MANAGER, asking, configuration, rollouts, save_model
+from tests.trainers.verl_trainer_process import lone_advantage
+from tests.trainers.verl_world import FUNCTION, MANAGER, asking, configuration, rollouts, save_model
 from verifier_service.client import NotAuthenticated
 from verifier_service.trainers.scoring import Misconfigured
 from verifier_service.trainers.verl import NotVerified
@@ -31,7 +34,8 @@ from verifier_service.trainers.verl_manager import TurnScore, VerifierRewardMana
 OUTAGE_S = 20.0
 CONCURRENT = 500
 MASK = "+reward.reward_kwargs.unscored=mask"
-VERIFIED_GRPO = "algorithm.adv_estimator=verified_grpo"
+ESTIMATOR = "algorithm.adv_estimator"
+SPOILT_BY_ONE = ("grpo", "grpo_vectorized", "rloo", "opo", "gpg")
 TURNS: dict[str, Any] = {
     "name": "spoken-turns",
     "candidate": {"kind": "act", "format": "text"},
@@ -57,7 +61,7 @@ def worker(model: Path, trouble: Trouble, *overrides: str, **options: Any) -> Re
 
 def masking(model: Path, trouble: Trouble, **options: Any) -> RewardLoopWorker:
     """The same, masking what has no reward."""
-    return worker(model, trouble, VERIFIED_GRPO, MASK, **options)
+    return worker(model, trouble, MASK, **options)
 
 
 def scored(loop_worker: RewardLoopWorker, data: DataProto) -> list[dict[str, Any]]:
@@ -239,7 +243,7 @@ def test_function_by_configuration(model: Path, trouble: Trouble) -> None:
     options = {"run": fresh(), "ladder.acts": "spoken", "url": trouble.url, "key": trouble.key}
     config = configuration(
         model,
-        "reward.custom_reward_function.path=pkg://verifier_service.trainers.verl",
+        *FUNCTION,
         *[
             f"+reward.custom_reward_function.reward_kwargs.{name}={value}"
             for name, value in options.items()
@@ -259,7 +263,70 @@ def test_registered_by_name() -> None:
 
 def test_masking_is_refused_where_a_group_would_be_spoilt(model: Path, trouble: Trouble) -> None:
     with pytest.raises(Misconfigured, match="verified_grpo"):
-        worker(model, trouble, MASK)
+        worker(model, trouble, MASK, f"{ESTIMATOR}=grpo")
+
+
+@pytest.mark.parametrize("name", [*SPOILT_BY_ONE, "reinforce_plus_plus_baseline", "gdpo", "of_my_own"])
+def test_an_estimator_that_rewards_the_last_one_left_is_refused(
+    model: Path, trouble: Trouble, name: str
+) -> None:
+    with pytest.raises(Misconfigured, match=f"{ESTIMATOR}={name} .* set {ESTIMATOR}=verified_grpo"):
+        worker(model, trouble, f"{ESTIMATOR}={name}")
+
+
+@pytest.mark.parametrize("name", VerifierRewardManager.lone_safe)
+def test_the_others_are_taken(model: Path, trouble: Trouble, name: str) -> None:
+    assert worker(model, trouble, f"{ESTIMATOR}={name}").reward_manager is not None
+
+
+@pytest.mark.parametrize(
+    "trainer", ["trainer.v1.trainer_mode=colocate_async", "trainer.v1.trainer_mode=separate_async"]
+)
+def test_any_estimator_is_taken_where_a_group_is_whole_or_not_there(
+    model: Path, trouble: Trouble, trainer: str
+) -> None:
+    assert worker(model, trouble, f"{ESTIMATOR}=grpo", trainer).reward_manager is not None
+    with pytest.raises(Misconfigured, match="verified_grpo"):
+        worker(model, trouble, f"{ESTIMATOR}=grpo", trainer, MASK)
+
+
+def test_any_estimator_is_taken_by_the_legacy_trainer_which_stops(model: Path, trouble: Trouble) -> None:
+    assert worker(model, trouble, f"{ESTIMATOR}=grpo", "trainer.use_v1=False").reward_manager is not None
+
+
+def last_one_left(name: str) -> float:
+    """The advantage that an estimator gives the only rollout of a group, with 0.9, beside a whole group."""
+    data = DataProto.from_single_dict(
+        {
+            "token_level_rewards": torch.tensor([[0.0, 0.9], [0.0, 1.0], [0.0, 0.0]]),
+            "response_mask": torch.ones(3, 2),
+            "uid": np.array(["a", "b", "b"], dtype=object),
+        }
+    )
+    return float(compute_advantage(data, adv_estimator=name, config={}).batch["advantages"][0, 0])
+
+
+def test_what_verl_gives_the_last_one_left() -> None:
+    assert all(last_one_left(name) > 0.5 for name in SPOILT_BY_ONE)
+    for name in ("verified_grpo", "verified_rloo", "rloo_vectorized"):
+        assert last_one_left(name) == 0.0
+
+
+@pytest.fixture
+def process() -> Iterator[ProcessPoolExecutor]:
+    """A fresh process, in which nothing of ours was imported."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield pool
+
+
+def test_the_function_s_recipe_brings_the_estimator_into_the_trainer(
+    model: Path, process: ProcessPoolExecutor
+) -> None:
+    path, external, estimator = FUNCTION
+    with pytest.raises(ValueError, match="Unknown advantage estimator simply: verified_grpo"):
+        process.submit(lone_advantage, model, path, estimator).result()
+    assert process.submit(lone_advantage, model, path).result() == pytest.approx(0.9)
+    assert process.submit(lone_advantage, model, path, external, estimator).result() == 0.0
 
 
 def test_misconfiguration_is_an_error_at_once(model: Path, trouble: Trouble) -> None:

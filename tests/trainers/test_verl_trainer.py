@@ -21,11 +21,11 @@ import transfer_queue
 from verl.experimental.reward_loop import RewardLoopManager
 from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ
-from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils import tensordict_utils
 
-from tests.support.server import ROOT, fresh
+from tests.support.server import ROOT, fresh, patience
 from tests.support.trouble import FAILS, HANGS, OK, WRONG, Trouble
 from tests.trainers.verl_world import MANAGER, asking, configuration, objects, rollouts, save_model
 
@@ -60,6 +60,11 @@ class Pipeline:
 
     def step(self, says: Sequence[Sequence[str]]) -> list[Sample]:
         """One step: prompt p's session s says ``says[p][s]``."""
+        uids = self.roll_out(says)
+        return self.train_on(self.buffer(ReplayBuffer, "sync"), uids, len(uids))
+
+    def roll_out(self, says: Sequence[Sequence[str]]) -> list[str]:
+        """Let the agent loop work on a new step's prompts; their uids."""
         self.steps += 1
         uids = [uuid.uuid4().hex for _ in says]
         batch = tensordict_utils.get_tensordict(prompts(uids, says))
@@ -67,15 +72,22 @@ class Pipeline:
         pending = {"is_prompt": True, "status": "pending", "global_steps": self.steps}
         transfer_queue.kv_batch_put(keys=uids, partition_id=PARTITION, tags=[pending] * len(uids))
         self.rollouts.generate_sequences(batch)
-        buffer = ReplayBuffer(
-            trainer_mode="sync",
-            trainer_config=self.config.trainer.v1.sync,
+        return uids
+
+    def buffer(self, kind: type[ReplayBuffer], mode: str) -> ReplayBuffer:
+        """verl's replay buffer for a trainer mode."""
+        return kind(
+            trainer_mode=mode,
+            trainer_config=self.config.trainer.v1[mode],
             max_off_policy_threshold=8,
             max_off_policy_strategy="drop",
             sampler_kwargs={},
             poll_interval=0.1,
         )
-        sampled, _ = buffer.sample(global_steps=self.steps, partition_id=PARTITION, batch_size=len(uids))
+
+    def train_on(self, buffer: ReplayBuffer, uids: Sequence[str], size: int) -> list[Sample]:
+        """What comes out of the buffer for ``size`` prompts, with advantages."""
+        sampled, _ = buffer.sample(global_steps=self.steps, partition_id=PARTITION, batch_size=size)
         PPOTrainer._compute_advantage(SimpleNamespace(config=self.config), sampled, {})
         return samples(uids, sampled.keys)
 
@@ -151,6 +163,24 @@ def check(got: list[Sample], truth: Sequence[Sequence[float | None]]) -> None:
 def test_a_rollout_without_a_reward_is_not_in_its_group(pipeline: Pipeline) -> None:
     got = pipeline.step([[OK, WRONG, FAILS, OK], [WRONG, OK, HANGS, WRONG]])
     check(got, [[1.0, 0.0, None, 1.0], [0.0, 1.0, None, 0.0]])
+
+
+def test_the_last_one_left_of_a_group_moves_nothing(pipeline: Pipeline) -> None:
+    got = pipeline.step([[FAILS, FAILS, OK, FAILS], [WRONG, OK, OK, WRONG]])
+    assert got[0] == Sample(prompt=0, session=2, score=1.0, advantage=0.0)
+    check(got[1:], [[], [0.0, 1.0, 1.0, 0.0]])
+
+
+def test_asynchronous_modes_train_on_whole_groups_only(pipeline: Pipeline) -> None:
+    uids = pipeline.roll_out([[FAILS, FAILS, OK, FAILS], [WRONG, OK, OK, WRONG]])
+    buffer = pipeline.buffer(ReplayBufferAsync, "colocate_async")
+    deadline = time.monotonic() + patience(60.0)
+    while buffer.failure_keys[PARTITION] != {uids[0]}:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+        count = buffer.get_sampleable_count(pipeline.steps, PARTITION)
+        assert count <= 1
+    check(pipeline.train_on(buffer, uids, 1), [[], [0.0, 1.0, 1.0, 0.0]])
 
 
 def test_service_away_for_twenty_seconds(pipeline: Pipeline, trouble: Trouble) -> None:

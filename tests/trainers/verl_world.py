@@ -22,6 +22,12 @@ MANAGER = (
     "reward.reward_manager.source=importlib",
     "reward.reward_manager.module.path=pkg://verifier_service.trainers.verl_manager",
     "reward.reward_manager.name=VerifierRewardManager",
+    "algorithm.adv_estimator=verified_grpo",
+)
+FUNCTION = (
+    "reward.custom_reward_function.path=pkg://verifier_service.trainers.verl",
+    "actor_rollout_ref.model.external_lib=verifier_service.trainers.verl_advantages",
+    "algorithm.adv_estimator=verified_grpo",
 )
 ACTS = (OK, WRONG, FAILS, HANGS)
 

@@ -144,6 +144,13 @@ def test_identical_prompts_of_a_step_are_a_group(service: Service) -> None:
     assert len({first, other, later}) == 3
 
 
+def test_a_prompt_with_another_reference_is_another_group(service: Service) -> None:
+    call(asking(), ["p"] * 4, list("abcd"), answer=["1", "1", "2", "1"], inputs=[{}, {}, {}, {"unit": "m"}])
+    groups = [item["group"] for item in service.sent]
+    assert groups[0] == groups[1]
+    assert len(set(groups)) == 3
+
+
 def test_without_a_step_every_call_is_a_group_of_its_own(service: Service) -> None:
     function = asking()
     for _ in range(2):
@@ -204,15 +211,49 @@ def short(completions: list[str], **_: Any) -> list[float]:
     return [1.0 if len(text) < 2 else 0.0 for text in completions]
 
 
-async def sometimes(completions: list[str], **_: Any) -> list[float | None]:
-    return [None if text == "a" else 1.0 for text in completions]
+async def graded(completions: list[str], **_: Any) -> list[float]:
+    return [0.0 if text == "a" else 1.0 for text in completions]
 
 
 def test_other_rewards_are_added_only_to_verified_ones(service: Service) -> None:
     service.answers = (NUMBER, BROKE, FLOOR)
-    function = pickle.loads(pickle.dumps(with_others(asking(), (short, 0.5), (sometimes, 2.0))))
+    function = pickle.loads(pickle.dumps(with_others(asking(), (short, 0.5), (graded, 2.0))))
     assert inspect.iscoroutinefunction(function)
     assert call(function, ["p"] * 3, ["a", "b", "cc"]) == [1.0, None, 2.0]
+
+
+class Ladders:
+    """Answers each ladder's submissions in turn with its own answers."""
+
+    def __init__(self, **answers: Sequence[Scored]) -> None:
+        self.answers = answers
+
+    async def score(self, scoring: Scoring, submissions: Sequence[dict[str, Any]]) -> list[Scored]:
+        answers = self.answers[scoring.ladder]
+        return [answers[place] for place in range(len(submissions))]
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_no_part_that_failed_counts_as_zero(monkeypatch: pytest.MonkeyPatch, swapped: bool) -> None:
+    ladders = Ladders(math=[NUMBER, NUMBER, BROKE, NUMBER], style=[NUMBER, BROKE, NUMBER, FLOOR])
+    monkeypatch.setattr(trl, "score", ladders.score)
+    first, second = reward_function(run="r", ladder="math"), reward_function(run="r", ladder="style")
+    if swapped:
+        first, second = second, first
+    rewards = call(with_others(first, (second, 1.0)), ["p"] * 4, list("abcd"))
+    assert rewards == [1.0, None, None, 0.5]
+
+
+@pytest.mark.parametrize("missing", [None, float("nan")])
+@pytest.mark.parametrize("weight", [0.5, 0.0])
+def test_a_part_that_says_nothing_is_no_reward(
+    service: Service, missing: float | None, weight: float
+) -> None:
+    def silent(completions: list[str], **_: Any) -> list[float | None]:
+        return [missing if text == "a" else 1.0 for text in completions]
+
+    function = with_others(asking(), (silent, weight), (short, 1.0))
+    assert call(function, ["p"] * 2, ["a", "b"]) == [None, 1.5 + weight]
 
 
 def test_every_reason_has_its_metric() -> None:

@@ -3,8 +3,10 @@
 
 Tested with verl 0.9.1. verl has no null: a score is a float, and the trainer of version 1
 (``trainer.use_v1``, the default) leaves a rollout whose scoring raised out of its group. So
-``compute_score`` raises ``NotVerified`` for it. ``verl_manager`` has a reward manager that can also mask.
-Needs no part of verl to import.
+``compute_score`` raises ``NotVerified`` for it. The last one left of a group must not get its reward as
+advantage, which a function cannot check: ``algorithm.adv_estimator=verified_grpo``, with
+``actor_rollout_ref.model.external_lib=verifier_service.trainers.verl_advantages``. ``verl_manager`` has a
+reward manager that checks it and can also mask. Needs no part of verl to import.
 """
 
 from __future__ import annotations
