@@ -57,8 +57,8 @@ class NemoGymRequest(TrainerRequest):
 
 def read(raw: bytes, manner: Manner) -> Asked:
     """The one item of a request. Raises ``InvalidInput`` when there is no output to judge."""
-    text, body = decoded(raw)
-    flaw = strict_json.find_flaw(text, body)
+    body = decoded(raw)
+    flaw = strict_json.find_flaw_of_part(body)
     if flaw is not None:  # the reply repeats the request, and JSON cannot
         raise flaw
     response = body.get("response")
@@ -75,7 +75,7 @@ def read(raw: bytes, manner: Manner) -> Asked:
         "metadata": {"response": response["id"]} if isinstance(response.get("id"), str) else {},
     }
     attempt = [str(body[name]) for name in ATTEMPT if name in body]
-    return Asked((made(text, manner, parts, attempt),), body)
+    return Asked((made(manner, parts, attempt),), body)
 
 
 def _turns(output: Sequence[Any]) -> Iterator[dict[str, Any]]:
