@@ -131,7 +131,7 @@ class AgentInstance(AgentInstanceBase):  # type: ignore[misc]
     Each step's ``rewards`` is what its turn earned, a tensor of shape (); OpenRLHF adds them up, and the
     sum is the record's reward. NaN, which ``TurnsExecutor`` makes ``None``: there is no reward. ``frame``
     is how the chat template encloses a message to the model, which goes where ``{}`` is. ``ends``: as of
-    ``AgentExecutor``.
+    ``AgentExecutor``; an action still has the model's own end token, so name that, too.
     """
 
     scoring: ClassVar[Scoring | None] = None
