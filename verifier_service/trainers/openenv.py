@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from fastapi import HTTPException
 from openenv.core.env_server.http_server import create_fastapi_app
 from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import Action, Observation, State
 from openenv.core.rubrics import Rubric
+from starlette.exceptions import HTTPException
 
 from verifier_service.client import Submission
 from verifier_service.trainers.episodes import TURN_S, Episode, Task
