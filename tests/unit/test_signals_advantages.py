@@ -210,3 +210,4 @@ def test_weights_without_any_token_are_zero() -> None:
     for normalise in ("none", "sequence", "token", "constant"):
         weights = token_weights([1.0], [[0, 0]], normalise=normalise, max_tokens=2)  # type: ignore[arg-type]
         assert weights.tolist() == [[0.0, 0.0]]
+        assert token_weights([], np.zeros((0, 2)), normalise=normalise, max_tokens=2).shape == (0, 2)  # type: ignore[arg-type]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support.records import scored, unscored
 from verifier_service.domain.cases import Body
+from verifier_service.domain.disclosure import repeated, shown, stands_in
 from verifier_service.domain.evidence import Hint
 from verifier_service.domain.hindsight import HindsightRecord, hindsight, teaches
 from verifier_service.domain.rewards import RewardCode, RewardReason
@@ -74,7 +78,8 @@ GOLDS: list[tuple[dict[str, Any], str, str, bool]] = [
     ({"answer": "98765"}, "x", "it is 98765", True),
     ({"answer": 98765}, "x", "it is 98765", True),
     ({"tests": [{"expected": [{"deep": "secret"}]}]}, "x", "say secret", True),
-    ({"answer": "7"}, "x", "7 of 9 tests failed", False),
+    ({"answer": "7"}, "x", "7 of 9 tests failed", True),
+    ({"answer": "7"}, "x", "17 of 70 tests failed: 0.7, x7 and 7.5", False),
     ({"answer": "7"}, "reviewer_rejected", "it is 7", True),
     ({"answer": "7"}, "reviewer_rejected", "17 reasons", False),
     ({"answer": "4"}, "reviewer_rejected", "it is 4", True),
@@ -83,6 +88,31 @@ GOLDS: list[tuple[dict[str, Any], str, str, bool]] = [
     ({"answer": "What is"}, "x", "What is it? was asked", False),
     ({"answer": True}, "reviewer_rejected", "true", False),
     ({}, "x", "anything", False),
+    ({"answer": ["", " "]}, "x", "anything", False),
+    ({"answer": "4271"}, "x", "is 4271", True),
+    ({"k": "N2O"}, "x", "is N2O", True),
+    ({"k": "N2O"}, "x", "is N₂O", True),
+    ({"answer": "Aspirin"}, "x", "use aspirin", True),
+    ({"answer": "acetylsalicylic  acid"}, "x", "Acetylsalicylic\nacid.", True),
+    ({"answer": "acetylsalicylic acid"}, "x", "an acid", False),
+    ({"answer": 1234567.0}, "x", "should be 1234567", True),
+    ({"answer": 0.1234}, "x", "use 0.12340", True),
+    ({"answer": 0.5}, "x", "use .5", True),
+    ({"answer": 1e22}, "x", "use 1E22", True),
+    ({"answer": 1000}, "x", "it is 1,000.00, is it not", True),
+    ({"answer": "1 000"}, "x", "it is 1000", True),
+    ({"answer": "345"}, "x", "between (12,345)", True),
+    ({"answer": "12,345"}, "x", "it is 12.345", False),
+    ({"answer": "-98765"}, "x", "98765, but negative", True),
+    ({"answer": "98765"}, "x", "not \u221298765", True),
+    ({"answer": "98765 kJ"}, "x", "it is 98765", True),
+    ({"answer": "98765"}, "x", "it is 98765kJ", True),
+    ({"answer": "a long text about nothing, but with 98765"}, "x", "it is 98765", False),
+    ({"answer": "between 98765 and 43210"}, "x", "it is 98765", False),
+    ({"answer": ">="}, "x", "the sign is >=.", True),
+    ({"answer": "."}, "x", "The sign is wrong.", False),
+    ({"answer": "secret"}, "secret", "say something else", True),
+    ({"answer": "9" * 5_000}, "x", "it is " + "9" * 5_000, True),
 ]
 
 
@@ -110,6 +140,63 @@ def test_what_the_agent_wrote_itself_may_be_said() -> None:
         body(answer="\\boxed{\\frac{9}{16}}", reference={"answer": "\\frac{9}{16}"}),
     )
     assert made.withheld == 0
+
+
+SAYS = Hint(turn=0, kind="x", text="the value should be 42371")
+
+
+@pytest.mark.parametrize(
+    ("seen", "withheld"),
+    [
+        ({"turns": (turn(0), Turn(message="so 42371")), "answer": "42371"}, 1),
+        ({"turns": (turn(0),), "answer": "42371"}, 1),
+        ({"turns": (turn(0),), "inputs": {"hidden": "42371"}}, 1),
+        ({"turns": (turn(0),), "metadata": {"hidden": "42371"}}, 1),
+        ({"turns": (turn(0, "so 42371"),)}, 0),
+        ({"turns": (turn(0, "so -42371"),)}, 1),
+        ({"turns": (turn(0, "so 42371.5 and 1.42371 and x42371"),)}, 1),
+        ({"turns": (Turn(calls=(ToolCall(arguments={"n": 42371}),)),)}, 0),
+        ({"turns": (turn(0),), "prompt": [{"role": "user", "content": "Is it 42371?"}]}, 0),
+    ],
+)
+def test_only_what_the_export_shows_may_be_said_again(seen: dict[str, Any], withheld: int) -> None:
+    """Not later turns, nor the answer after them, nor inputs: the reader has none of these."""
+    whole = Body(**({"prompt": "What is it?", "reference": {"answer": "42371"}} | seen))
+    made = hindsight(unscored(hints=(SAYS,)), whole)
+    assert (made.withheld, len(made.hints)) == (withheld, 1 - withheld)
+    assert made.turns == whole.turns[:1]
+
+
+def test_what_was_shown_excuses_only_what_it_shows() -> None:
+    """The agent had the number with the other sign, and one of two names in another case."""
+    for text, excused in (("it is -42", False), ("42 has the wrong sign", True)):
+        made = hindsight(unscored(hints=(Hint(kind="x", text=text),)), body(reference={"answer": "-42"}))
+        assert made.withheld == (not excused)
+    hint = Hint(kind="x", text="not cco but CCO")
+    assert hindsight(unscored(hints=(hint,)), body(answer="cco", reference={"s": "CCO"})).withheld == 1
+
+
+def test_a_rejections_reason_is_checked_as_hints_are() -> None:
+    reason = RewardReason(code=RewardCode.REJECTED, detail="wrong_answer", message="expected 7.0")
+    made = hindsight(scored(0.0, reason=reason), body(reference={"answer": 7}))
+    assert (made.hints, made.withheld) == ((), 1)
+
+
+@given(st.text(), st.text(), st.text(alphabet="-+.,'_ 0123456789eE٣²½", max_size=12))
+def test_a_text_repeats_itself_whatever_it_is_made_of(before: str, text: str, number: str) -> None:
+    for value in (text, number):
+        [found, _] = repeated([f"{before} {value} ", before], {"a": [value, before]})
+        if any(map(str.isalnum, value)):
+            assert found
+        assert all(isinstance(stands_in(said, shown([before])), bool) for said in found)
+
+
+def test_a_large_reference_is_looked_through_quickly() -> None:
+    reference = {"tests": [{"expected": n, "text": f"row {n} " * 20} for n in range(20_000)]}
+    hints = tuple(Hint(kind="x", text=f"row {n} is not in order") for n in range(-100, 0))
+    began = time.process_time()
+    assert hindsight(unscored(hints=hints), body(reference=reference)).withheld == 100
+    assert time.process_time() - began < 4.0
 
 
 def exported(
@@ -174,6 +261,57 @@ def test_answers_that_are_objects_or_missing() -> None:
     assert mistake(silent) == []
     with pytest.raises(ValueError, match="no answer to reject"):
         dpo(silent, Correction([{"role": "assistant", "content": "x"}], scored(1.0, "b")))
+
+
+def test_what_was_not_verified_is_never_rejected() -> None:
+    """A check that failed gave no number: its sample is no worse than another for that."""
+    hint = Hint(kind="style", text="too long")
+    better = Correction([{"role": "assistant", "content": "43"}], scored(0.05, "b"))
+    for code in (RewardCode.INFRASTRUCTURE, RewardCode.PENDING, RewardCode.REJECTED):
+        record = hindsight(unscored(code=code, hints=(hint,)), body())
+        with pytest.raises(NotVerified, match="t, to be rejected, has no reward: it is unscored"):
+            dpo(record, better)
+        assert sft(record, better)["completion"] == better.messages
+    assert dpo(exported(hint), better)["rejected"] == [{"role": "assistant", "content": "42"}]
+
+
+def test_a_pair_has_one_judge_and_one_prompt() -> None:
+    said = [{"role": "assistant", "content": "43"}]
+    record, alone = exported(), exported(group=None)
+    assert (record.ladder, record.ladder_version) == ("l", 1)
+    for mistaken, correction, why in (
+        (
+            record,
+            Correction(said, scored(1.0, "b", ladder="other")),
+            "by other version 1, the mistake by l",
+        ),
+        (
+            record,
+            Correction(said, scored(1.0, "b", ladder_version=2)),
+            "version 2, the mistake by l version 1",
+        ),
+        (record, Correction(said, scored(1.0, "b", group="h")), "b is not of the mistake's group"),
+        (record, Correction(said, scored(1.0, "b", group=None)), "b is not of the mistake's group"),
+        (record, Correction(said, scored(1.0, "b", run="s")), "b is not of the mistake's group"),
+        (alone, Correction(said, scored(1.0, "b", group=None)), "b is not of the mistake's group"),
+        (record, Correction(said, scored(1.0, "b"), prompt="What was it?"), "b answers another prompt"),
+    ):
+        for make in (sft, dpo, chain):
+            with pytest.raises(NotVerified, match=why):
+                make(mistaken, correction)
+    same: tuple[Any, ...] = ("What is it?", [{"role": "user", "content": "What is it?"}])
+    for prompt in same:
+        elsewhere = Correction(said, scored(1.0, "b", group=None, run="s"), prompt=prompt)
+        assert dpo(alone, elsewhere)["chosen"] == said
+
+
+def test_only_of_what_was_rejected_it_is_said_that_it_was_wrong() -> None:
+    hint = Hint(kind="style", text="too long")
+    for record, wrongly in ((scored(1.0, hints=(hint,)), False), (unscored(hints=(hint,)), False)):
+        made = hindsight(record, body())
+        assert made.rejected is wrongly
+        assert retry(made)[-1]["content"] == "This was remarked:\n- too long\nTry again."
+    assert retry(exported(hint))[-1]["content"].startswith("That was not right:\n- too long\n")
 
 
 def test_only_what_was_verified_and_is_better_is_a_correction() -> None:

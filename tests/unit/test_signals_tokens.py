@@ -139,6 +139,19 @@ def test_a_chat_whose_template_merges_across_turns() -> None:
     assert spans[0].stop <= spans[1].start
 
 
+def test_a_chat_that_the_assistant_begins() -> None:
+    spans = chat_spans(CHAT[2:], render, lambda whole: merged(whole, MARKS))
+    assert len(spans) == 2
+
+    def strict(messages: Sequence[Mapping[str, Any]], *, generation: bool) -> str:
+        assert messages[0]["role"]
+        return render(messages, generation=generation)
+
+    assert len(chat_spans(CHAT, strict, lambda whole: merged(whole, MARKS))) == 2
+    with pytest.raises(UnstableTemplate, match="no empty conversation, which is before message 0"):
+        chat_spans(CHAT[2:], strict, lambda whole: merged(whole, MARKS))
+
+
 def test_a_template_that_rewrites_earlier_turns_is_refused() -> None:
     def forgetful(messages: Sequence[Mapping[str, Any]], *, generation: bool) -> str:
         last = max((n for n, m in enumerate(messages) if m["role"] == "assistant"), default=-1)

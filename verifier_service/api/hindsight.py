@@ -39,7 +39,8 @@ async def export(
     """Trajectories with hints or a rejected outcome, up to the first mistake, in feed order. Scope: `read`.
 
     Each trajectory comes by its newest record; a later revision comes again, with `supersedes`, or is named
-    in `withdrawn`. The problem's reference is in none of it.
+    in `withdrawn`. The problem's reference is no part of it, and `withheld` counts the hints that repeat a
+    value of it.
     """
     seconds = allowed(context, WaitSpec(seconds=wait)).seconds
     page = await attended(request, _page(context, caller.project, run, after, limit, seconds))

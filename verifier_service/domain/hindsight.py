@@ -1,23 +1,19 @@
-"""Hindsight: what went wrong in a trajectory and where, to train on. Never holds the reference."""
+"""Hindsight: what went wrong in a trajectory and where, to train on. The reference is no part of it."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field
 
 from verifier_service.domain.cases import Body
+from verifier_service.domain.disclosure import repeated, shown, stands_in
 from verifier_service.domain.evidence import Hint
 from verifier_service.domain.records import JsonObject, JsonValue, Record
 from verifier_service.domain.rewards import RewardCode, RewardRecord
 from verifier_service.domain.states import RewardStatus
 from verifier_service.domain.trajectories import Turn
-
-REVIEWER = "reviewer_rejected"
-SHORTEST_SECRET = 5
 
 
 class HindsightRecord(Record):
@@ -26,8 +22,9 @@ class HindsightRecord(Record):
     ``mistake`` is the index of the first turn that a hint names; ``turns`` end with it. It is null where
     no hint names a turn: then the mistake is the answer, ``turns`` has all of them, and ``answer`` is
     given. ``hints`` are those on that turn and those on no turn; a rejection's reason is the last of them
-    (``kind`` = its detail). ``withheld`` counts hints that were left out because they repeat the reference.
-    ``seq``, ``revision``, ``status``, ``reward`` and ``supersedes`` are those of the reward record.
+    (``kind`` = its detail). ``withheld`` counts hints that were left out because they repeat a value of the
+    reference that stands neither in the prompt nor in ``turns`` and ``answer`` (see ``disclosure``).
+    ``rejected`` says that the outcome was judged and rejected. The other fields are the reward record's.
     """
 
     seq: int
@@ -37,9 +34,11 @@ class HindsightRecord(Record):
     group: str | None = None
     policy_version: str | None = None
     ladder: str
+    ladder_version: int
     revision: int
     status: RewardStatus
     reward: float | None = None
+    rejected: bool = False
     supersedes: int | None = None
     prompt: str | list[JsonObject] = ""
     turns: Annotated[tuple[Turn, ...], Field(strict=False)] = ()
@@ -79,9 +78,10 @@ def hindsight(record: RewardRecord, body: Body) -> HindsightRecord:
     reason = record.reason
     if _rejected(record) and reason is not None:
         about.append(Hint(kind=reason.detail or str(reason.code), text=reason.message))
-    said = _said(about, body.reference)
-    known = _shown(body) if said else ""
-    told = [hint for hint in about if not _repeats(hint, said, known)]
+    turns = body.turns if mistake is None else body.turns[: mistake + 1]
+    answer = body.answer if mistake is None else None
+    asked: JsonValue = body.prompt if isinstance(body.prompt, str) else [*body.prompt]
+    told = _undisclosing(about, body.reference, [asked, *map(_plain, turns), answer])
     return HindsightRecord(
         seq=record.seq,
         run=record.run,
@@ -90,14 +90,16 @@ def hindsight(record: RewardRecord, body: Body) -> HindsightRecord:
         group=record.group,
         policy_version=record.policy_version,
         ladder=record.ladder,
+        ladder_version=record.ladder_version,
         revision=record.revision,
         status=record.status,
         reward=record.reward,
+        rejected=_rejected(record),
         supersedes=record.supersedes,
         prompt=body.prompt,
-        turns=body.turns if mistake is None else body.turns[: mistake + 1],
+        turns=turns,
         mistake=mistake,
-        answer=body.answer if mistake is None else None,
+        answer=answer,
         hints=tuple(told),
         withheld=len(about) - len(told),
     )
@@ -114,49 +116,19 @@ def _placed(hint: Hint, turns: int) -> Hint:
     return hint.model_copy(update={"turn": None})
 
 
-def _said(hints: Sequence[Hint], reference: JsonObject) -> set[str]:
-    """The texts of the reference that stand in any of the hints."""
-    told = "\n".join({hint.text for hint in hints})
-    return {text for text in _texts(reference) if text and text in told}
+def _plain(turn: Turn) -> JsonObject:
+    plain: JsonObject = turn.model_dump(mode="json")
+    return plain
 
 
-def _shown(body: Body) -> str:
-    """All that the task and the agent said, as JSON."""
-    return json.dumps(body.model_dump(mode="json", exclude={"reference", "metadata"}), ensure_ascii=False)
-
-
-def _repeats(hint: Hint, said: set[str], known: str) -> bool:
-    """Whether a hint says something of the reference that neither the task nor the agent said.
-
-    Verifiers promise not to, so only what cannot be chance counts: five characters or more. A person's
-    words promise nothing, so any value counts that stands there as a word of its own.
-    """
-    as_word = hint.kind == REVIEWER
-    shortest = 1 if as_word else SHORTEST_SECRET
-    return any(
-        len(text) >= shortest
-        and _contains(hint.text, text, as_word)
-        and not _contains(known, json.dumps(text, ensure_ascii=False)[1:-1], as_word)
-        for text in said
-    )
-
-
-def _contains(text: str, part: str, as_word: bool) -> bool:
-    if not as_word or part not in text:
-        return part in text
-    return re.search(rf"(?<!\w){re.escape(part)}(?!\w)", text) is not None
-
-
-def _texts(root: JsonValue) -> Iterator[str]:
-    """Every text and number in a value, without the names of members."""
-    waiting: list[JsonValue] = [root]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, str):
-            yield value.strip()
-        elif isinstance(value, dict):
-            waiting.extend(value.values())
-        elif isinstance(value, list):
-            waiting.extend(value)
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            yield json.dumps(value)
+def _undisclosing(hints: Sequence[Hint], reference: JsonObject, seen: Sequence[JsonValue]) -> list[Hint]:
+    """The hints that repeat nothing of the reference but what was seen."""
+    kinds = repeated([hint.kind for hint in hints], reference)
+    texts = repeated([hint.text for hint in hints], reference)
+    said = [kind | text for kind, text in zip(kinds, texts, strict=True)]
+    known = shown(seen) if any(said) else ""
+    return [
+        hint
+        for hint, values in zip(hints, said, strict=True)
+        if all(stands_in(value, known) for value in values)
+    ]

@@ -131,7 +131,7 @@ def token_weights(
     elif normalise == "token":
         weights /= max(1, int(lengths.sum()))
     elif normalise == "constant":
-        if max_tokens is None or max_tokens < max(1, *lengths):
+        if max_tokens is None or max_tokens < lengths.max(initial=1):
             raise ValueError("'constant' needs max_tokens, at least the longest sample's number of tokens")
         weights /= samples * max_tokens
     return weights

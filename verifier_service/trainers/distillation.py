@@ -133,7 +133,8 @@ def with_hints(
     """The teacher's prompt: the student's, with what the verifiers said as privileged context.
 
     Text gets a paragraph; chat messages get it at the end of the last user message, or as a user message of
-    its own. Each different text once, in order; without hints the prompt is unchanged. Hints never hold
+    its own. Each different text once, in order; without hints the prompt is unchanged. A reward record's
+    hints are as the verifiers wrote them; those of the hindsight export are without what repeats a value of
     the reference. The completion that the teacher then scores stays the student's own.
     """
     texts = list(dict.fromkeys(hint.text.strip() for hint in hints if hint.text.strip()))

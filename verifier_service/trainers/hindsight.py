@@ -1,9 +1,9 @@
 """Learning from mistakes: the run's hindsight export as samples for supervised and preference training.
 
 ``pages`` reads the export. A record shows a trajectory up to its first mistake and what the verifiers said
-about it; what would have been right is never in it. A sample therefore needs a ``Correction``: a
-continuation that the policy, told the hints, wrote in the mistake's place (``retry``), or a better member
-of the same group, and that the service has verified.
+about it; the reference is no part of it. A sample therefore needs a ``Correction``: a continuation that
+the policy, told the hints, wrote in the mistake's place (``retry``), or a better member of the same group,
+and that the service has verified on the same ladder for the same prompt.
 
 Sources: corrections written with feedback at hand: Scheurer et al. 2023, "Training language models with
 language feedback at scale", arXiv 2303.16755; both answers with feedback between them: Liu et al. 2023,
@@ -25,19 +25,25 @@ from verifier_service.domain.trajectories import Observation, ToolCall, Turn
 
 Messages: TypeAlias = list[dict[str, Any]]
 FEEDBACK = "That was not right:"
+REMARKS = "This was remarked:"
 AGAIN = "Try again."
 
 
 class NotVerified(ValueError):
-    """A continuation without a number, or not better than the mistake: it is no correction."""
+    """A continuation without a number, or one that is not shown to be better than the mistake."""
 
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """What to say in the mistake's place, and the record that says how good it is."""
+    """What to say in the mistake's place, and the record that says how good it is.
+
+    ``prompt`` is the problem's prompt with which it was submitted. ``None``: the record is of the same run
+    and group as the mistake, and a group has one prompt.
+    """
 
     messages: Sequence[Mapping[str, Any]]
     record: RewardRecord
+    prompt: str | Sequence[Mapping[str, Any]] | None = None
 
 
 def pages(
@@ -63,8 +69,8 @@ def context(record: HindsightRecord) -> Messages:
     """The conversation before the mistake: the prompt, and the turns before it with what came back."""
     before = record.turns if record.mistake is None else record.turns[: record.mistake]
     if record.mistake is None and before and _says_the_answer(before[-1], record.answer):
-        return _prompt(record) + _chat(before[:-1])
-    return _prompt(record) + _chat(before)
+        return _messages(record.prompt) + _chat(before[:-1])
+    return _messages(record.prompt) + _chat(before)
 
 
 def mistake(record: HindsightRecord) -> Messages:
@@ -80,9 +86,9 @@ def mistake(record: HindsightRecord) -> Messages:
 
 
 def feedback(record: HindsightRecord) -> str:
-    """The hints as one text; each different one once."""
+    """The hints as one text; each different one once. Says that it was wrong of what was rejected only."""
     texts = dict.fromkeys(hint.text.strip() for hint in record.hints if hint.text.strip())
-    return "\n".join([FEEDBACK, *(f"- {text}" for text in texts), AGAIN])
+    return "\n".join([FEEDBACK if record.rejected else REMARKS, *(f"- {text}" for text in texts), AGAIN])
 
 
 def retry(record: HindsightRecord) -> Messages:
@@ -93,8 +99,8 @@ def retry(record: HindsightRecord) -> Messages:
 def sft(record: HindsightRecord, correction: Correction) -> dict[str, Messages]:
     """``prompt`` and ``completion``: say the correction at once, without mistake and hints.
 
-    TRL's conversational prompt-completion format, in which the completion alone is trained on. Raises
-    ``NotVerified``.
+    TRL's conversational prompt-completion format, in which the completion alone is trained on. A mistake
+    without a reward is taken, too: nothing is said about it. Raises ``NotVerified``.
     """
     _require_better(record, correction)
     return {"prompt": context(record), "completion": [dict(one) for one in correction.messages]}
@@ -110,9 +116,12 @@ def chain(record: HindsightRecord, correction: Correction) -> dict[str, Messages
 def dpo(record: HindsightRecord, correction: Correction) -> dict[str, Messages]:
     """``prompt``, ``chosen`` and ``rejected``: TRL's conversational preference format.
 
-    Raises ``NotVerified``, and ``ValueError`` where the trajectory ended without a word to reject.
+    Raises ``NotVerified``, for a mistake without a reward as well, and ``ValueError`` where the trajectory
+    ended without a word to reject.
     """
     _require_better(record, correction)
+    if record.reward is None:
+        raise NotVerified(f"{record.trajectory}, to be rejected, has no reward: it is {record.status}")
     rejected = mistake(record)
     if not rejected:
         raise ValueError(f"{record.trajectory}: there is no answer to reject")
@@ -124,21 +133,35 @@ def dpo(record: HindsightRecord, correction: Correction) -> dict[str, Messages]:
 
 
 def _require_better(record: HindsightRecord, correction: Correction) -> None:
-    reward = correction.record.reward
-    if reward is None:
-        raise NotVerified(f"{correction.record.trajectory} has no reward: it is {correction.record.status}")
-    if record.reward is not None and reward <= record.reward:
-        raise NotVerified(f"{correction.record.trajectory} has {reward:g}, the mistake {record.reward:g}")
-    if correction.record.outcome is not None and correction.record.outcome <= 0.0:
-        raise NotVerified(f"{correction.record.trajectory} was rejected")
+    found = correction.record
+    _require_comparable(record, correction)
+    if found.reward is None:
+        raise NotVerified(f"{found.trajectory} has no reward: it is {found.status}")
+    if record.reward is not None and found.reward <= record.reward:
+        raise NotVerified(f"{found.trajectory} has {found.reward:g}, the mistake {record.reward:g}")
+    if found.outcome is not None and found.outcome <= 0.0:
+        raise NotVerified(f"{found.trajectory} was rejected")
     if not correction.messages:
-        raise NotVerified(f"{correction.record.trajectory} says nothing")
+        raise NotVerified(f"{found.trajectory} says nothing")
 
 
-def _prompt(record: HindsightRecord) -> Messages:
-    if isinstance(record.prompt, str):
-        return [{"role": "user", "content": record.prompt}] if record.prompt else []
-    return [dict(message) for message in record.prompt]
+def _require_comparable(record: HindsightRecord, correction: Correction) -> None:
+    """Numbers compare where the same checks judged answers to the same question."""
+    found = correction.record
+    judges = [f"{one.ladder} version {one.ladder_version}" for one in (found, record)]
+    if judges[0] != judges[1]:
+        raise NotVerified(f"{found.trajectory} was verified by {judges[0]}, the mistake by {judges[1]}")
+    if correction.prompt is None:
+        if record.group is None or (found.run, found.group) != (record.run, record.group):
+            raise NotVerified(f"{found.trajectory} is not of the mistake's group: pass its prompt")
+    elif _messages(correction.prompt) != _messages(record.prompt):
+        raise NotVerified(f"{found.trajectory} answers another prompt than the mistake")
+
+
+def _messages(prompt: str | Sequence[Mapping[str, Any]]) -> Messages:
+    if isinstance(prompt, str):
+        return [{"role": "user", "content": prompt}] if prompt else []
+    return [dict(message) for message in prompt]
 
 
 def _says_the_answer(turn: Turn, answer: object) -> bool:

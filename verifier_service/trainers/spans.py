@@ -42,8 +42,9 @@ class Render(Protocol):
 
 class UnstableTemplate(ValueError):
     """The text of a longer conversation does not begin with the text of a shorter one, so that no place in
-    it belongs to one message (templates that drop earlier reasoning do that). Take ``turn_spans`` over the
-    tokens as they were sampled instead."""
+    it belongs to one message (templates that drop earlier reasoning do that); or the first message is the
+    assistant's, and the template writes no empty conversation. Take ``turn_spans`` over the tokens as they
+    were sampled instead."""
 
 
 def token_spans(offsets: Sequence[tuple[int, int]], turns: Sequence[Piece]) -> tuple[Span, ...]:
@@ -106,12 +107,24 @@ def chat_spans(
     for place, message in enumerate(messages):
         if message.get("role") != "assistant":
             continue
-        before = render(messages[:place], generation=True)
+        before = _before(messages[:place], render)
         after = render(messages[: place + 1], generation=False)
         if not (after.startswith(before) and whole.startswith(after)):
             raise UnstableTemplate(f"the text of message {place} changes with what comes after it")
         pieces.append(Piece(len(before), len(after)))
     return token_spans(offsets_of(whole), pieces)
+
+
+def _before(messages: Sequence[Mapping[str, Any]], render: Render) -> str:
+    """The text up to where the assistant begins."""
+    if messages:
+        return render(messages, generation=True)
+    try:
+        return render(messages, generation=True)
+    except Exception as fault:  # whatever the template's language raises
+        raise UnstableTemplate(
+            f"the template writes no empty conversation, which is before message 0: {fault}"
+        ) from fault
 
 
 def byte_offsets(tokens: Sequence[bytes]) -> list[tuple[int, int]]:
