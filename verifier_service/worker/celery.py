@@ -15,6 +15,8 @@ import threading
 from typing import Any
 
 from celery import Celery, signals
+from celery.concurrency.thread import TaskPool
+from celery.exceptions import WorkerTerminate
 
 from verifier_service import bootstrap
 from verifier_service.bootstrap import Service
@@ -100,10 +102,14 @@ def _application() -> Celery:
 
     @signals.worker_ready.connect(weak=False)  # type: ignore[untyped-decorator]
     def begin(sender: Any, **_: Any) -> None:
-        if "thread" not in sender.pool_cls.__module__:
-            raise CannotWork(WRONG_POOL)
         queues = sender.app.amqp.queues.consume_from
-        crew.start(sorted({tier for name in queues if (tier := tier_of(name)) is not None}))
+        try:
+            if not isinstance(sender.pool, TaskPool):
+                raise CannotWork(WRONG_POOL)
+            crew.start(sorted({tier for name in queues if (tier := tier_of(name)) is not None}))
+        except Exception:
+            log.exception("the worker cannot start")
+            raise WorkerTerminate(1) from None  # Celery would go on without us
 
     @signals.worker_shutting_down.connect(weak=False)  # type: ignore[untyped-decorator]
     def end(**_: Any) -> None:
