@@ -10,18 +10,24 @@ Maths, over distinct problems of eight kinds, as items per CPU second:
 * ``http``         `verifier serve`, batches of 256, every item stored with a final record: CPU of the
                    server and of all its children.
 
-Code, one small program with one test each, as checks per second on one thread:
+Code, one small program with one test each, on one thread:
 
-* ``bare sandbox`` bubblewrap with our arguments and an interpreter that does nothing;
-* ``verify``       our verifier: sandbox, compile, run, judge.
+* ``bare sandbox`` bubblewrap with our arguments and filter, and in it the same interpreter with the same
+                   switches, which does nothing and ends;
+* ``verify``       our verifier: sandbox, compile, run, judge, close.
 
-Both are run in turn, twenty at a time, so that a busy machine is busy for both.
+Both end when no process of the sandbox is left: orphans come back to this process, which waits for them, so
+that their CPU is counted too. They are run in turn, one by one: a busy machine is busy for both.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import ctypes
 import os
+import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -29,7 +35,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 
@@ -38,10 +44,10 @@ from benchmarks.maths_problems import Problem, kinds, problems
 from tiers.fast.code_tests import CodeTests
 from tiers.fast.math_answer import MathAnswer
 from tiers.sandbox import namespaces, probe, seccomp
+from tiers.sandbox.delivery import boot_arguments
 from verifier_service.domain.verifiers import CheckInput, Verifier
 
 BATCH = 256
-TURN = 20
 
 
 def main() -> None:
@@ -154,28 +160,62 @@ def _item(problem: Problem, name: str) -> dict[str, Any]:
     return {"id": name, "ladder": "math", "problem": wanted, "answer": problem.response}
 
 
+class Cost(NamedTuple):
+    """Of one call: seconds on the clock, CPU seconds of this process and of all that it started."""
+
+    wall: float
+    cpu: float
+
+
 def code(checks: int) -> None:
-    """Rate of code checks beside the start of a sandbox that does nothing."""
+    """Cost of code checks beside the start and the end of a sandbox that does nothing."""
     sandbox = probe.find("auto")
     if sandbox.kind != "namespaces":
         raise SystemExit("this benchmark compares with bubblewrap, which cannot be used here")
+    _adopt_orphans()
     python, _ = namespaces.interpreter()
     filter_file = os.memfd_create("filter")
     os.write(filter_file, seccomp.build())
+    idle = [*boot_arguments(python)[:-1], "pass"]
 
     def bare() -> None:
         os.lseek(filter_file, 0, os.SEEK_SET)
         line = namespaces.command(namespaces.bubblewrap() or "bwrap", filter_file)
-        idle = [python, "-s", "-S", "-P", "-c", "pass"]
         subprocess.run([*line, *idle], pass_fds=(filter_file,), check=True)
+        _reap_all()
 
     verifier = CodeTests()
     programs = _programs(checks)
-    times = _in_turn(checks, bare, lambda at: _passed(verifier, programs[at]))
-    print(f"\ncode: {checks} checks of one test; ms on the clock, ms CPU of this process and its children")
-    for label, (wall, spent) in zip(("bare sandbox", "verify"), times, strict=True):
-        print(f"  {label:14}{wall * 1e3:8.2f}{spent * 1e3:8.2f}")
-    print(f"  start-up is exceeded by {times[1][0] / times[0][0]:.2f} x on the clock")
+    costs = _in_turn(checks, bare, lambda at: _passed(verifier, programs[at]))
+    print(f"\ncode: {checks} checks of one test, in ms")
+    print(f"  {'':14}{'median':>8}{'least':>8}{'CPU':>8}")
+    rows = [_row(each) for each in costs]
+    for label, row in zip(("bare sandbox", "verify"), rows, strict=True):
+        print(f"  {label:14}" + "".join(f"{value * 1e3:8.2f}" for value in row))
+    print(
+        f"  {'ratio':14}" + "".join(f"{second / first:8.2f}" for first, second in zip(*rows, strict=True))
+    )
+
+
+def _row(costs: Sequence[Cost]) -> tuple[float, float, float]:
+    """Median and least seconds on the clock, median CPU seconds."""
+    walls = [each.wall for each in costs]
+    return statistics.median(walls), min(walls), statistics.median(each.cpu for each in costs)
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of what outlives its own parent. See prctl(2), PR_SET_CHILD_SUBREAPER."""
+    if ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) != 0:
+        raise SystemExit("orphans cannot be waited for here")
+
+
+def _reap_all() -> int:
+    """Wait until no child is left; how many there were."""
+    count = 0
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, 0):
+            count += 1
+    return count
 
 
 def _programs(count: int) -> list[CheckInput]:
@@ -195,24 +235,28 @@ def _passed(verifier: Verifier, item: CheckInput) -> None:
 
 def _in_turn(
     count: int, first: Callable[[], None], second: Callable[[int], None]
-) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Seconds per call of both, on the clock and of CPU, run in turn, ``TURN`` calls at a time."""
-    walls, spent = [0.0, 0.0], [0.0, 0.0]
+) -> tuple[list[Cost], list[Cost]]:
+    """Costs of both, called in turn, after one call of each to warm up."""
     first()
     second(0)
-    for start in range(0, count, TURN):
-        for which in (0, 1):
-            before, started = _cpu(), time.perf_counter()
-            for at in range(start, min(start + TURN, count)):
-                first() if which == 0 else second(at)
-            walls[which] += time.perf_counter() - started
-            spent[which] += _cpu() - before
-    return (walls[0] / count, spent[0] / count), (walls[1] / count, spent[1] / count)
+    firsts, seconds = [], []
+    for at in range(count):
+        firsts.append(_cost(first))
+        seconds.append(_cost(lambda at=at: second(at)))
+        if _reap_all():
+            raise SystemExit("a check left a process behind")
+    return firsts, seconds
+
+
+def _cost(act: Callable[[], None]) -> Cost:
+    spent, started = _cpu(), time.perf_counter()
+    act()
+    return Cost(time.perf_counter() - started, _cpu() - spent)
 
 
 def _cpu() -> float:
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    own, others = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + others.ru_utime + others.ru_stime
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import psutil
@@ -108,17 +107,37 @@ def descendants(leader: psutil.Process) -> Iterator[psutil.Process]:
         with suppress(psutil.Error):
             yield from leader.children(recursive=True)
         return
-    # The kernel's own list of children costs microseconds; psutil reads every process of the machine.
-    waiting = [leader.pid]
+    for pid in below(leader.pid):
+        with suppress(psutil.Error):
+            yield psutil.Process(pid)
+
+
+def below(pid: int) -> Iterator[int]:
+    """Yield the number of every process below one, its own children first. Linux only.
+
+    The kernel's own list of children costs microseconds; psutil reads every process of the machine.
+    """
+    waiting = [pid]
     while waiting:
-        for pid in _children(waiting.pop()):
-            waiting.append(pid)
-            with suppress(psutil.Error):
-                yield psutil.Process(pid)
+        for child in _children(waiting.pop()):
+            waiting.append(child)
+            yield child
 
 
 def _children(pid: int) -> Iterator[int]:
     with suppress(OSError):
-        for thread in Path(f"/proc/{pid}/task").iterdir():
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - many times for each check
             with suppress(OSError):
-                yield from map(int, (thread / "children").read_text().split())
+                yield from map(int, told(f"/proc/{pid}/task/{thread}/children").split())
+
+
+def told(path: str) -> bytes:
+    """What a file of ``/proc`` says. Raises ``OSError``."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts = []
+        while part := os.read(file, 1 << 16):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(file)

@@ -29,7 +29,6 @@ IN_DOMAIN, SATURATED = 100, 20
 
 def main() -> None:
     """Measure, fit, write."""
-    one_thread()
     lines = LINES.read_text(encoding="ascii").split()
     random.Random(11).shuffle(lines)
     chosen = [line for line in lines if in_domain(line)][:IN_DOMAIN]
@@ -54,6 +53,7 @@ def saturated(smiles: str) -> bool:
 
 def measured(lines: list[str]) -> Iterator[tuple[str, float]]:
     """SMILES and GFN2-xTB gap in eV, without those that the method refuses."""
+    one_thread()
     verifier = XtbGap()
     for line in lines:
         outcome = verifier.attempt(CheckInput(candidate=line), Params())

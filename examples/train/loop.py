@@ -1,12 +1,14 @@
-"""One run: a policy writes molecules, the service scores them, the policy learns, its quality is measured."""
+"""One run: a policy writes molecules, the service scores them, the policy learns from the records."""
 
 from __future__ import annotations
 
 import copy
+import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 
 from examples.train.objectives import Learner, Records, Tuning
@@ -19,10 +21,13 @@ from verifier_service.trainers import chat
 from verifier_service.trainers.replay import ReplayBuffer
 from verifier_service.trainers.scoring import Scoring, score_blocking
 
-PROMPT = "Propose a small molecule with a GFN2-xTB orbital gap between 1.5 and 2.2 eV. Answer with one SMILES."
+PROMPT = (
+    "Propose a small molecule with a GFN2-xTB orbital gap between 1.5 and 2.2 eV. Answer with one SMILES."
+)
 IDLE_S = 0.05
 
 Teach = Callable[[Batch, Records], int]
+Teaching = Callable[[Learner, Client, "Plan"], Teach]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,24 +35,30 @@ class Plan:
     """What a run is: its ladder, how many steps of how many samples, how often its quality is measured.
 
     ``late``: a step waits for the fast tier only, and revised rewards of up to ``staleness`` policy
-    versions ago are trained on when they come.
+    versions ago are trained on when they come. ``tag`` sets a repeated run apart where runs are kept.
     """
 
     condition: str
     algorithm: str
     seed: int
-    steps: int = 40
+    steps: int = 30
     samples: int = 32
-    every: int = 5
-    judged: int = 64
+    every: int = 3
+    judged: int = 48
     late: bool = False
     staleness: int = 3
     tuning: Tuning = field(default_factory=Tuning)
+    tag: str = field(default_factory=lambda: secrets.token_hex(4))
+
+    @property
+    def name(self) -> str:
+        """What its result is called."""
+        return f"{'late-' if self.late else ''}{self.algorithm}-{self.condition}-{self.seed}"
 
     @property
     def run(self) -> str:
         """The run's name in the service."""
-        return f"{self.algorithm}-{self.condition}-{self.seed}"
+        return f"{self.name}-{self.tag}"
 
     @property
     def ladder(self) -> str:
@@ -57,12 +68,14 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The policy after ``step`` updates: credits spent, true quality, samples without any."""
+    """The policy after ``step`` updates: credits spent, true quality, samples without any, and how many
+    different texts there were among the samples."""
 
     step: int
     credits: float
     quality: float
     unscored: int
+    distinct: int
 
 
 class Rewarder:
@@ -71,11 +84,13 @@ class Rewarder:
     def __init__(self, plan: Plan, service: Service, client: Client) -> None:
         self._plan = plan
         self._client = client
-        until: Until = "fast" if plan.late else "final"
+        # Not "final": a sample whose simulation the budget cannot pay for would be waited for in vain.
+        until: Until = "fast" if plan.late else "simulation"
         self._scoring = Scoring(
             run=plan.run, ladder=plan.ladder, until=until, seconds=120.0, url=service.url, key=service.key
         )
         self._buffer: ReplayBuffer[Batch] = ReplayBuffer(max_staleness=plan.staleness)
+        self._read = 0  # of the feed; the answer to a submission is ahead of what was read
 
     def records(self, step: int, batch: Batch) -> Records:
         """The newest record of every sample, ``None`` where the service gave none."""
@@ -104,11 +119,10 @@ class Rewarder:
             name = _name(self._plan, step, place)
             fresh[name] = row
             self._buffer.add(name, row, group=str(step), record=record)
-        changed = {
-            change.id
-            for record in self._client.follow(self._plan.run, after=self._buffer.cursor, idle_s=IDLE_S)
-            for change in self._buffer.apply(record)
-        }
+        changed: set[str] = set()
+        for record in self._client.follow(self._plan.run, after=self._read, idle_s=IDLE_S):
+            self._read = record.seq
+            changed |= {change.id for change in self._buffer.apply(record)}
         taught = [held for held in self._buffer.trainable() if held.id in changed or held.id in fresh]
         if not taught:
             return None
@@ -125,11 +139,13 @@ def train(
     start: Policy,
     service: Service,
     judge: Judge,
-    teach: Callable[[Learner, Client, Plan], Teach] | None = None,
+    teach: Teaching | None = None,
+    finished: Callable[[Policy], object] = id,
 ) -> Iterator[Point]:
     """Train a copy of ``start``; yields where the policy stands, the start included.
 
     ``teach`` makes the algorithm's own step; by default it is ``learner.grpo`` or ``learner.ppo``.
+    ``finished`` is given the policy at the end.
     """
     torch.manual_seed(plan.seed)
     generator = torch.Generator().manual_seed(1_000 + plan.seed)
@@ -143,8 +159,9 @@ def train(
             if step % plan.every == 0:
                 texts = learner.policy.sample(plan.judged, generator).texts
                 found = judge.quality(texts)
-                yield Point(step, rewarder.credits(), found.mean, found.unscored)
+                yield Point(step, rewarder.credits(), found.mean, found.unscored, len(set(texts)))
             if step == plan.steps:
+                finished(learner.policy)
                 return
             batch = learner.policy.sample(plan.samples, generator)
             records = rewarder.records(step, batch)
@@ -162,8 +179,6 @@ def as_json(plan: Plan, points: list[Point]) -> dict[str, Any]:
 def _late_step(learner: Learner, rewarder: Rewarder, step: int, batch: Batch, records: Records) -> None:
     found = rewarder.revised(step, batch, records)
     if found is not None:
-        import numpy as np
-
         joined, advantages = found
         learner.weighted(joined, np.array(advantages), np.ones(len(advantages), dtype=np.bool_))
 

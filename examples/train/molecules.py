@@ -9,7 +9,7 @@ import random
 from functools import lru_cache
 from pathlib import Path
 
-from rdkit import Chem, RDLogger
+from rdkit import Chem, rdBase
 
 from tiers.fast.molecule_plausibility import motifs
 from tiers.molecule import Refusal, read_smiles
@@ -26,8 +26,8 @@ UNWANTED = ("[O,S,F]-[O,S,F]", "[N;!$(N=*)]-[O,S,F]", "*=*=*=*", "[SX2H1]", "[CX
 
 def main() -> None:
     """Write the file."""
-    RDLogger.DisableLog("rdApp.*")
-    found = enumerate_molecules(random.Random(7), COUNT)
+    with rdBase.BlockLogs():
+        found = enumerate_molecules(random.Random(7), COUNT)
     FILE.write_text("\n".join(found) + "\n", encoding="ascii")
     print(f"{len(found)} molecules in {FILE}")
 
@@ -94,7 +94,9 @@ def plausible(smiles: str) -> bool:
         molecule = read_smiles(smiles)
     except Refusal:
         return False
-    return not motifs(molecule) and not any(molecule.mol.HasSubstructMatch(pattern) for pattern in _patterns())
+    return not motifs(molecule) and not any(
+        molecule.mol.HasSubstructMatch(pattern) for pattern in _patterns()
+    )
 
 
 @lru_cache(maxsize=1)

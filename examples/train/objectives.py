@@ -28,14 +28,14 @@ class Tuning:
     """``epochs``: optimiser steps a batch. ``clip``: of the ratio (Schulman et al. 2017, arXiv 1707.06347,
     eq. 7). ``kl``: weight of the divergence from the pretrained policy. ``value``: of the value loss."""
 
-    learning_rate: float = 1e-3
+    learning_rate: float = 7e-4
     epochs: int = 4
     clip: float = 0.2
-    kl: float = 0.03
+    kl: float = 0.1
     value: float = 0.5
 
 
-@dataclass(slots=True)
+@dataclass
 class Learner:
     """A policy that learns; ``reference`` is what it was before."""
 
@@ -47,7 +47,7 @@ class Learner:
         self.optimiser = torch.optim.Adam(self.policy.parameters(), lr=self.tuning.learning_rate)
 
     def grpo(self, batch: Batch, records: Records) -> int:
-        """Group-relative policy optimisation, the batch being one group. Returns how many samples taught."""
+        """Group-relative policy optimisation, the batch being one group. Returns how many taught."""
         found = group_advantages(records, "grpo", groups=[0] * len(batch))
         return self.weighted(batch, found.advantage, found.informative())
 

@@ -100,17 +100,30 @@ def features(mol: Any) -> tuple[float, float, float] | None:
 
     Raises ``Permanent`` (``outside_model``) for what the parameters do not cover.
     """
-    import numpy as np
     from rdkit import Chem
 
     mol = Chem.Mol(mol)
     Chem.Kekulize(mol, clearAromaticFlags=True)
     if any(atom.GetFormalCharge() or atom.GetNumRadicalElectrons() for atom in mol.GetAtoms()):
         raise Permanent("outside_model", "the π model has neutral closed shells only")
-    double = [bond for bond in mol.GetBonds() if bond.GetBondTypeAsDouble() > 1]
-    if not double:
+    multiple = [bond for bond in mol.GetBonds() if bond.GetBondTypeAsDouble() > 1]
+    if not multiple:
         return None
-    bonded = {end.GetIdx() for bond in double for end in (bond.GetBeginAtom(), bond.GetEndAtom())}
+    double = {_elements(bond) for bond in multiple if bond.GetBondTypeAsDouble() == 2}
+    imine = bool(double & {frozenset("CN"), frozenset("N")})
+    bonded = {end.GetIdx() for bond in multiple for end in (bond.GetBeginAtom(), bond.GetEndAtom())}
+    return _huckel_gap(mol, bonded), float(frozenset("CO") in double), float(imine)
+
+
+def _elements(bond: Any) -> frozenset[str]:
+    return frozenset((bond.GetBeginAtom().GetSymbol(), bond.GetEndAtom().GetSymbol()))
+
+
+def _huckel_gap(mol: Any, bonded: set[int]) -> float:
+    """Highest occupied minus lowest empty level in |β|; atoms in ``bonded`` give one π electron each,
+    their neighbours with lone pairs two."""
+    import numpy as np
+
     atoms = {index: _parameters(mol.GetAtomWithIdx(index), IN_BOND) for index in bonded}
     for atom in mol.GetAtoms():
         beside = any(neighbour.GetIdx() in bonded for neighbour in atom.GetNeighbors())
@@ -123,23 +136,11 @@ def features(mol: Any) -> tuple[float, float, float] | None:
     for bond in mol.GetBonds():
         one, other = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
         if one in place and other in place:
-            matrix[place[one], place[other]] = matrix[place[other], place[one]] = (
-                atoms[one][1] * atoms[other][1]
-            )
+            coupling = atoms[one][1] * atoms[other][1]
+            matrix[place[one], place[other]] = matrix[place[other], place[one]] = coupling
     levels = np.sort(np.linalg.eigvalsh(matrix))[::-1]
     filled = (len(bonded) + 2 * (len(atoms) - len(bonded))) // 2
-    pairs = {frozenset((b.GetBeginAtom().GetSymbol(), b.GetEndAtom().GetSymbol())) for b in double}
-    gap = float(levels[filled - 1] - levels[filled])
-    imine = {frozenset("CN"), frozenset("N")} & {
-        pair for pair, bond in _typed(double) if bond == Chem.BondType.DOUBLE
-    }
-    return gap, float(frozenset("CO") in pairs), float(bool(imine))
-
-
-def _typed(double: list[Any]) -> list[tuple[frozenset[str], Any]]:
-    return [
-        (frozenset((b.GetBeginAtom().GetSymbol(), b.GetEndAtom().GetSymbol())), b.GetBondType()) for b in double
-    ]
+    return float(levels[filled - 1] - levels[filled])
 
 
 def _parameters(atom: Any, table: dict[str, tuple[float, float]]) -> tuple[float, float]:

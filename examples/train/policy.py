@@ -60,8 +60,8 @@ class Vocabulary:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Sampled sequences, T = ``MAX_TOKENS``: ``tokens`` (B, T) padded with 0, ``mask`` (B, T) true for tokens and ``END``,
-    ``logprobs`` (B, T) under the policy that wrote them, ``texts`` B SMILES."""
+    """Sampled sequences, T = ``MAX_TOKENS``: ``tokens`` (B, T) padded with 0, ``mask`` (B, T) true for
+    tokens and ``END``, ``logprobs`` (B, T) under the policy that wrote them, ``texts`` B SMILES."""
 
     tokens: Tensor
     mask: Tensor
@@ -74,7 +74,7 @@ class Batch:
     def rows(self) -> list[Batch]:
         """Each sequence alone, to be kept and joined again."""
         return [
-            Batch(*(part[at : at + 1] for part in (self.tokens, self.mask, self.logprobs)), [text])
+            Batch(self.tokens[at : at + 1], self.mask[at : at + 1], self.logprobs[at : at + 1], [text])
             for at, text in enumerate(self.texts)
         ]
 
@@ -97,7 +97,9 @@ class Policy(nn.Module):
         self.head = nn.Linear(hidden, vocabulary.first_hint)
         self.value = nn.Linear(hidden, 1)
 
-    def forward(self, tokens: Tensor, hints: Sequence[Sequence[int]] | None = None) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, tokens: Tensor, hints: Sequence[Sequence[int]] | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Log-probabilities (B, T, V) of every next word, and values (B, T) before it."""
         states = self._states(tokens, hints)
         return self._words(states), self.value(states).squeeze(-1)
@@ -110,14 +112,19 @@ class Policy(nn.Module):
     def _states(self, tokens: Tensor, hints: Sequence[Sequence[int]] | None) -> Tensor:
         begin = torch.full((len(tokens), 1), 1)
         read = torch.cat([begin, tokens[:, :-1]], dim=1)
-        state = None
-        if hints is not None and any(hints):
-            width = max(len(row) for row in hints)
-            # Padded on the left: what follows a hint is always BEGIN.
-            prefix = torch.tensor([[0] * (width - len(row)) + list(row) for row in hints])
-            _, state = self.cell(self.embed(prefix))
+        state = None if hints is None else self._read_hints(hints)
         states, _ = self.cell(self.embed(read), state)
         return states
+
+    def _read_hints(self, hints: Sequence[Sequence[int]]) -> Tensor:
+        """States (1, B, H) after each row's hints; a row without any begins as if there were none."""
+        width = max(map(len, hints), default=0)
+        prefix = torch.tensor([[0] * (width - len(row)) + list(row) for row in hints], dtype=torch.long)
+        state = torch.zeros(1, len(hints), self.cell.hidden_size)
+        for column in prefix.T:
+            _, after = self.cell(self.embed(column.unsqueeze(1)), state)
+            state = torch.where((column != 0)[None, :, None], after, state)
+        return state
 
     def _words(self, states: Tensor) -> Tensor:
         logits = self.head(states)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,7 +27,11 @@ class Judge:
 
     def __init__(self, service: Service) -> None:
         self._scoring = Scoring(
-            run="true-quality", ladder=LADDER, seconds=600.0, url=service.url, key=service.key
+            run=f"true-quality-{secrets.token_hex(4)}",
+            ladder=LADDER,
+            seconds=600.0,
+            url=service.url,
+            key=service.key,
         )
         self._names = itertools.count()
 

@@ -21,6 +21,7 @@ ROUTES = [
     ("GET", "/v1/runs/r/trajectories/t", "read"),
     ("POST", "/v1/runs/r/rewards/query", "read"),
     ("GET", "/v1/runs/r/rewards", "read"),
+    ("GET", "/v1/runs/r/hindsight", "read"),
     ("GET", "/v1/runs/r/groups/g", "read"),
     ("GET", "/v1/runs", "read"),
     ("GET", "/v1/runs/r", "read"),

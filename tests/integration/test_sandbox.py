@@ -312,6 +312,43 @@ print(len(psutil.Process().children(recursive=True)))
     assert ended.stdout == "0\n", ended.stderr
 
 
+def test_what_ended_before_it_was_looked_at_is_reaped() -> None:
+    """The first process inside comes to this process when bubblewrap has gone: by then it must be known."""
+    code = """
+import ctypes, os, psutil
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+from tiers.sandbox import probe
+box = probe.find("auto").open()
+box._process.stdin.close()
+os.waitid(os.P_PID, box._process.pid, os.WEXITED | os.WNOWAIT)
+box.close()
+print(len(psutil.Process().children(recursive=True)))
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert ended.stdout == "0\n", ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "out"),
+    [
+        ("def f(a: unknown): pass", b"NameError 1"),  # annotations are evaluated, as in any script
+        ("from __future__ import annotations\ndef f(a: unknown): pass", b"fine"),
+        ("x = '\\d'\nif x is 'y': pass", b"fine"),  # a warning of the compiler
+        ("\n\n1 / 0", b"ZeroDivisionError 3"),
+        ("import sys\nassert sys.gettrace() is None", b"fine"),
+        ("import gc\nassert gc.isenabled()", b"fine"),
+    ],
+)
+def test_a_program_is_compiled_as_the_interpreter_does(
+    sandbox: probe.Sandbox, source: str, out: bytes
+) -> None:
+    with LocalWorkshop(sandbox, Program(source, PYTHON), 512) as workshop:
+        runs = [workshop.run(b"", LIMITS) for _ in range(2)]
+    wanted = b"" if out == b"fine" else b"E" + out.replace(b" ", b"|")
+    assert [each.note for each in runs] == [wanted] * 2
+    assert all((b'File "solution.py", line' in each.err) == (out != b"fine") for each in runs)
+
+
 def test_a_failing_sandbox_is_the_machine_s_fault(
     sandbox: probe.Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import pickle
 import time
 from collections.abc import Iterator
@@ -11,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.server import fresh
+from tests.support.server import REVIEWED, fresh
 from tests.support.trouble import FAILS, HANGS, OK, WRONG, Trouble, free_port, novel, troubled
 from verifier_service.client import NotAuthenticated
 from verifier_service.client.errors import Conflict
+from verifier_service.trainers import connections
 from verifier_service.trainers.chat import submission
 from verifier_service.trainers.scoring import (
     UNREACHABLE,
@@ -145,6 +148,31 @@ def test_a_service_that_stays_away_is_a_reason() -> None:
         assert scored[0].code == UNREACHABLE
 
 
+def test_nobody_waits_for_a_person(trouble: Trouble) -> None:
+    with trouble.client() as client:
+        client.put_ladder("reviewed", REVIEWED)
+    item = submission("reviewed", prompt="", completion="CCO", reference={"smiles": "OCC"})
+    began = time.perf_counter()
+    [one] = asyncio.run(score(asking(trouble, ladder="reviewed", seconds=120), [item]))
+    assert one.reward == 1.0
+    assert one.record is not None
+    assert one.record.status == "provisional"
+    assert time.perf_counter() - began < 60
+
+
+def test_a_service_that_fails_is_a_reason(trouble: Trouble) -> None:
+    scoring = asking(trouble)
+    trouble.break_down()
+    try:
+        found = [asyncio.run(score(scoring, rollouts(OK))), score_blocking(scoring, rollouts(OK))]
+    finally:
+        trouble.break_down(False)
+    for scored in found:
+        assert scores(scored) == [None]
+        assert scored[0].code == UNREACHABLE
+        assert "500" in scored[0].message
+
+
 def test_what_only_a_person_can_mend_is_raised(trouble: Trouble) -> None:
     with pytest.raises(NotAuthenticated):
         asyncio.run(score(asking(trouble, key="wrong"), rollouts(OK)))
@@ -182,3 +210,26 @@ def test_one_caller_that_gives_up_disturbs_nobody(trouble: Trouble) -> None:
 def test_settings_travel_to_other_processes(trouble: Trouble) -> None:
     scoring = asking(trouble)
     assert pickle.loads(pickle.dumps(scoring)) == scoring
+
+
+def test_a_forked_process_has_connections_of_its_own(trouble: Trouble) -> None:
+    scoring = asking(trouble)
+    assert scores(score_blocking(scoring, rollouts(OK))) == [1.0]
+    read, write = os.pipe()
+    with connections._here.making:  # another thread makes a client in the moment of the fork
+        child = os.fork()
+    if child == 0:
+        try:
+            found = [score_blocking(scoring, rollouts(OK)), asyncio.run(score(scoring, rollouts(WRONG)))]
+            os.write(write, json.dumps([one.reward for [one] in found]).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as told:
+        assert json.loads(told.read()) == [1.0, 0.0]
+    os.waitpid(child, 0)
+
+
+def test_the_key_is_not_shown(trouble: Trouble) -> None:
+    scoring = asking(trouble)
+    assert trouble.key not in repr(scoring) + repr(scoring.address)

@@ -73,6 +73,10 @@ class Trouble:
         """Deliver every request twice; the second answer is the one that is passed on."""
         self._proxy.twice = twice
 
+    def break_down(self, broken: bool = True) -> None:
+        """Answer every request with 500."""
+        self._proxy.broken = broken
+
     def stop_for(self, seconds: float, *, after: float = 0.0) -> threading.Thread:
         """Kill the server ``after`` so many seconds and start it again ``seconds`` later, meanwhile."""
         lasting = threading.Thread(target=self._stop_and_start, args=(seconds, after), daemon=True)
@@ -136,6 +140,7 @@ def free_port() -> int:
 class _Proxy:
     def __init__(self, upstream: str) -> None:
         self.twice = False
+        self.broken = False
         self.requests = 0
         self._counting = threading.Lock()
         self._http = httpx.Client(base_url=upstream, timeout=180.0, trust_env=False)
@@ -148,6 +153,8 @@ class _Proxy:
         """The upstream's answer. Raises ``httpx.TransportError``."""
         with self._counting:
             self.requests += 1
+        if self.broken:
+            return httpx.Response(500, json={"detail": "broken"})
         if self.twice:
             self._http.request(method, path, headers=headers, content=body)
         return self._http.request(method, path, headers=headers, content=body)

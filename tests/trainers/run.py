@@ -47,13 +47,7 @@ class Environment:
         calls = [["--requirement", str(with_needs)]]
         if alone.exists():
             calls.append(["--no-deps", "--requirement", str(alone)])
-        return [*calls, ["--editable", str(ROOT)]]
-
-    def fingerprint(self) -> str:
-        """What it was made from."""
-        named = [Path(call[-1]) for call in self.requirements[:-1]] + [ROOT / "pyproject.toml"]
-        content = b"".join(path.read_bytes() for path in named) + self.interpreter.encode()
-        return hashlib.sha256(content).hexdigest()
+        return calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,21 +76,34 @@ def environments() -> list[Environment]:
 
 
 def make(environment: Environment) -> None:
-    """Make it, unless it is as its requirements say. Raises ``CalledProcessError``."""
-    stamp = environment.folder / ".installed"
-    if stamp.exists() and stamp.read_text() == environment.fingerprint():
-        return
-    stamp.unlink(missing_ok=True)
-    subprocess.run([environment.interpreter, "-m", "venv", "--clear", str(environment.folder)], check=True)
-    for arguments in environment.requirements:
-        _install(environment, arguments)
-    stamp.write_text(environment.fingerprint())
+    """Make it, unless it is as its requirements and the project say. Raises ``CalledProcessError``."""
+    packages, project = environment.folder / ".packages", environment.folder / ".project"
+    files = [Path(call[-1]) for call in environment.requirements]
+    wanted = _digest(*files) + environment.interpreter
+    if _read(packages) != wanted:
+        subprocess.run(
+            [environment.interpreter, "-m", "venv", "--clear", str(environment.folder)], check=True
+        )
+        for arguments in environment.requirements:
+            _install(environment, arguments)
+        packages.write_text(wanted)
+    if _read(project) != (wanted := _digest(ROOT / "pyproject.toml")):
+        _install(environment, ["--editable", str(ROOT)])
+        project.write_text(wanted)
+
+
+def _digest(*files: Path) -> str:
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+
+
+def _read(stamp: Path) -> str | None:
+    return stamp.read_text() if stamp.exists() else None
 
 
 def _install(environment: Environment, arguments: list[str]) -> None:
     pip = [environment.python, "-m", "pip", "--disable-pip-version-check", "--no-cache-dir"]
     for left in reversed(range(INSTALL_TRIES)):
-        if subprocess.run([*pip, "install", "--quiet", *arguments], check=left == 0).returncode == 0:
+        if subprocess.run([*pip, "install", "-qq", *arguments], check=left == 0).returncode == 0:
             return
 
 

@@ -27,12 +27,28 @@ from tests.support.server import fresh
 from tests.support.trouble import FAILS, HANGS, OK, WRONG, Trouble, free_port
 from tests.trainers.tiny import NUMBERS, SILENT, policy, tokenizer
 from verifier_service.client import NotAuthenticated
-from verifier_service.trainers.trl import REASONS, reward_function
+from verifier_service.trainers.trl import REASONS, reward_function, with_others
 
 PER_STEP = 16
 GROUP = 8
 STEPS = 3
 OUTAGE_S = 20.0
+ARGUMENTS: dict[str, Any] = {
+    "per_device_train_batch_size": PER_STEP,
+    "num_generations": GROUP,
+    "max_completion_length": 1,
+    "max_steps": STEPS,
+    "learning_rate": 1e-2,
+    "beta": 0.0,
+    "generation_kwargs": {"suppress_tokens": SILENT},
+    "use_cpu": True,
+    "bf16": False,
+    "report_to": [],
+    "logging_steps": 1,
+    "save_strategy": "no",
+    "disable_tqdm": True,
+    "seed": 3,
+}
 
 
 @dataclass
@@ -121,39 +137,14 @@ def train(
     conversational: bool = False,
     then: Any = None,
 ) -> Trained:
-    """Three optimiser steps of two groups of eight, with columns named as the reward function's words."""
+    """Three optimiser steps of two groups of eight."""
     trainer_class, config_class = KINDS[kind]
     tokens = tokenizer(*acts)
-    prompts: list[Any] = [f"act {one} {other}" for one in NUMBERS for other in NUMBERS]
-    if conversational:
-        prompts = [[{"role": "user", "content": prompt}] for prompt in prompts]
-    columns = {
-        "prompt": prompts,
-        "reference": [{"answer": "x"}] * len(prompts),
-        "inputs": [{"kind": "text"}] * len(prompts),
-    }
-    args = config_class(
-        output_dir=str(folder),
-        per_device_train_batch_size=PER_STEP,
-        num_generations=GROUP,
-        max_completion_length=1,
-        max_steps=STEPS,
-        learning_rate=1e-2,
-        beta=0.0,
-        generation_kwargs={"suppress_tokens": SILENT},
-        use_cpu=True,
-        bf16=False,
-        report_to=[],
-        logging_steps=1,
-        save_strategy="no",
-        disable_tqdm=True,
-        seed=3,
-    )
     trainer = trainer_class(
         model=policy(tokens),
         reward_funcs=reward,
-        args=args,
-        train_dataset=Dataset.from_dict(columns),
+        args=config_class(output_dir=str(folder), **ARGUMENTS),
+        train_dataset=dataset(conversational),
         processing_class=tokens,
         callbacks=[] if then is None else [AfterStep(then)],
     )
@@ -162,6 +153,20 @@ def train(
     trainer.train()
     assert len(trainer.batches) == STEPS
     return Trained(trainer.batches, trainer.state.log_history, before, weights(trainer))
+
+
+def dataset(conversational: bool) -> Dataset:
+    """Different prompts, with columns named like the parameters of ``reward_function``."""
+    prompts: list[Any] = [f"act {one} {other}" for one in NUMBERS for other in NUMBERS]
+    if conversational:
+        prompts = [[{"role": "user", "content": prompt}] for prompt in prompts]
+    size = len(prompts)
+    columns = {
+        "prompt": prompts,
+        "reference": [{"answer": "x"}] * size,
+        "inputs": [{"kind": "text"}] * size,
+    }
+    return Dataset.from_dict(columns)
 
 
 def weights(trainer: Any) -> dict[str, torch.Tensor]:
@@ -238,6 +243,30 @@ def test_cost_tier_and_reasons_are_logged(trouble: Trouble, tmp_path: Path) -> N
         assert len(trained.logged(f"verifier/spoken/unscored/{reason}")) == STEPS
 
 
+def brief(completions: list[Any], **_: Any) -> list[float]:
+    """A reward for format, as trainings have beside the one for quality: every completion earns it."""
+    return [1.0] * len(completions)
+
+
+def test_other_rewards_beside_ours(trouble: Trouble, tmp_path: Path) -> None:
+    trained = train(with_others(asking(trouble), (brief, 0.5)), tmp_path)
+    check_healthy(trained)
+    for batch in trained.batches:
+        check_numbers(batch, {OK: 1.5, WRONG: 0.5})
+        check_group_relative(batch)
+
+
+def test_why_other_rewards_do_not_stand_beside_ours_in_the_list(trouble: Trouble, tmp_path: Path) -> None:
+    trained = train([asking(trouble), brief], tmp_path)
+    unscored = [
+        advantage
+        for batch in trained.batches
+        for reward, advantage in zip(batch.rewards, batch.advantages, strict=True)
+        if math.isnan(reward)
+    ]
+    assert any(advantage < 0 for advantage in unscored)
+
+
 def test_service_away_for_twenty_seconds(trouble: Trouble, tmp_path: Path) -> None:
     began = time.monotonic()
     trained = train(asking(trouble), tmp_path, then=lambda: trouble.stop_for(OUTAGE_S))
@@ -264,7 +293,7 @@ def test_hanging_verifier(trouble: Trouble, tmp_path: Path) -> None:
 
 
 def test_hanging_verifier_for_which_nobody_waits(trouble: Trouble, tmp_path: Path) -> None:
-    trained = train(asking(trouble, seconds=1.0), tmp_path, acts=(OK, WRONG, HANGS))
+    trained = train(asking(trouble, seconds=3.0), tmp_path, acts=(OK, WRONG, HANGS))
     check_healthy(trained)
     for batch in trained.batches:
         check_numbers(batch, {OK: 1.0, WRONG: 0.0})

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from verifier_service.domain.rewards import RewardReason, RewardRecord
 from verifier_service.domain.states import RewardStatus
-from verifier_service.trainers.replay import ReplayBuffer
+from verifier_service.trainers.replay import MAX_REMEMBERED, ReplayBuffer
 
 
 def record(id: str, reward: float | None, revision: int = 1, seq: int = 1, **fields: Any) -> RewardRecord:
@@ -52,6 +52,14 @@ def test_a_revision_moves_the_advantage_of_the_whole_group() -> None:
     assert buffer.cursor == 7
 
 
+def test_a_record_that_came_with_its_rollout_skips_nothing_of_the_feed() -> None:
+    buffer: ReplayBuffer[int] = ReplayBuffer()
+    buffer.add("a", 1, record=record("a", 0.0, seq=40))
+    assert buffer.cursor == 0
+    buffer.apply(record("b", 0.0, seq=3))
+    assert buffer.cursor == 3
+
+
 def test_an_unscored_member_is_outside_and_comes_in_later() -> None:
     buffer = pair()
     assert buffer.add("c", "tokens of c", group="g", record=record("c", None)) == []
@@ -80,6 +88,24 @@ def test_old_and_foreign_records_change_nothing() -> None:
     assert buffer.cursor == 12
 
 
+def test_a_record_may_be_there_before_its_rollout() -> None:
+    buffer: ReplayBuffer[int] = ReplayBuffer()
+    buffer.apply(record("a", 0.0, revision=2, seq=7))
+    buffer.apply(record("a", 0.4, revision=1, seq=5))
+    buffer.add("a", 1, record=record("a", 0.9, revision=1))
+    assert buffer["a"].reward == 0.0
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    buffer: ReplayBuffer[int] = ReplayBuffer()
+    for number in range(MAX_REMEMBERED + 1):
+        buffer.apply(record(str(number), 0.5))
+    buffer.add("0", 0)
+    buffer.add("1", 1)
+    assert buffer["0"].reward is None
+    assert buffer["1"].reward == 0.5
+
+
 def test_rollouts_grow_stale_by_groups() -> None:
     buffer: ReplayBuffer[int] = ReplayBuffer(max_staleness=1)
     for version in range(3):
@@ -99,6 +125,8 @@ def test_a_full_buffer_lets_whole_groups_go() -> None:
     assert [held.id for held in buffer] == ["2", "3"]
     buffer.add("4", 4, group="y")
     buffer.add("5", 5, group="y")
+    assert buffer.add("late", 9, group="x") == []  # its group was let go: alone it would have no baseline
+    assert "late" not in buffer
     assert len(buffer) == 4  # a group that is being filled is never cut
     buffer.add("6", 6)
     assert [held.id for held in buffer] == ["6"]

@@ -77,6 +77,8 @@ GOLDS: list[tuple[dict[str, Any], str, str, bool]] = [
     ({"answer": "7"}, "x", "7 of 9 tests failed", False),
     ({"answer": "7"}, "reviewer_rejected", "it is 7", True),
     ({"answer": "7"}, "reviewer_rejected", "17 reasons", False),
+    ({"answer": "4"}, "reviewer_rejected", "it is 4", True),
+    ({"answer": "42"}, "reviewer_rejected", "why 42?", False),
     ({"smiles": "CCO"}, "reviewer_rejected", "it should be CCO.", True),
     ({"answer": "What is"}, "x", "What is it? was asked", False),
     ({"answer": True}, "reviewer_rejected", "true", False),
@@ -136,8 +138,27 @@ def test_a_wrong_turn_as_samples() -> None:
     assert [message["role"] for message in mistake(record)] == ["assistant", "tool"]
     made = dpo(record, Correction([{"role": "assistant", "content": "other"}], scored(0.5, "b")))
     assert [message["content"] for message in made["rejected"]] == ["step 1"]
-    assert made["rejected"][0]["tool_calls"][0]["function"] == {"name": "look", "arguments": '{"n": 1}'}
+    assert made["rejected"][0]["tool_calls"][0]["function"] == {"name": "look", "arguments": {"n": 1}}
     assert made["prompt"][-1] == {"role": "tool", "tool_call_id": "c0", "content": "result 0"}
+
+
+@pytest.mark.parametrize(
+    ("sent", "written"),
+    [
+        ('{"n": 1}', {"n": 1}),
+        ('{"n": ', '{"n": '),
+        ("[1]", "[1]"),
+        (None, {}),
+        ({"n": 1}, {"n": 1}),
+        ("", ""),
+    ],
+)
+def test_arguments_are_objects_where_they_can_be(sent: Any, written: Any) -> None:
+    wrong_call = Turn(calls=(ToolCall(arguments=sent),), observations=(Observation(data={"a": 1}),))
+    record = exported(Hint(turn=0, kind="error", text="read it"), turns=(wrong_call,))
+    spoken, reply = mistake(record)
+    assert spoken["tool_calls"] == [{"type": "function", "function": {"name": "", "arguments": written}}]
+    assert reply == {"role": "user", "content": '{"a": 1}'}
 
 
 def test_a_chat_whose_last_turn_is_the_answer() -> None:

@@ -61,6 +61,10 @@ def test_tokens_that_the_tokeniser_added_belong_to_nobody() -> None:
     assert token_spans(offsets, [Piece(0, 2), Piece(2, 4)]) == (Span(1, 2), Span(2, 3))
 
 
+def test_a_token_of_no_characters_inside_a_turn_is_not_counted_to_its_end() -> None:
+    assert token_spans([(0, 3), (3, 3)], [Piece(0, 4)]) == (Span(0, 1),)
+
+
 def test_several_tokens_of_one_character() -> None:
     """Byte-level BPE: a character of several tokens has the same offsets in all of them."""
     assert token_spans([(0, 1), (0, 1), (0, 1), (1, 2)], [Piece(0, 1), Piece(1, 2)]) == (

@@ -8,21 +8,14 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from functools import lru_cache
-from importlib.util import find_spec
-from pathlib import Path
-from types import CodeType
 from typing import Any, Literal, NamedTuple
 
-import psutil
-
-from tiers.harness_group import descendants
+from tiers.sandbox.delivery import Role, modules
 from tiers.sandbox.gauge import Gauge
 from verifier_service.domain.errors import Transient
 
-Role = Literal["plain", "session", "tester"]
 Trouble = Literal["time_limit", "memory_limit", "gone", "garbled"]
 
 SAMPLE_S = 0.02
@@ -31,38 +24,6 @@ _LET_GO = 2  # bubblewrap's own first process, and ours
 START_S = 20.0
 MAX_ANSWER = 1 << 25
 READY, COMPILED, FAULT, ENDED, LIMIT, MESSAGE, RECORD = b"R", b"C", b"F", b"T", b"L", b"M", b"S"
-_INSIDE = "tiers.sandbox.inside"
-_MODULES: Mapping[Role, tuple[str, ...]] = {
-    "plain": ("values", "confine", "programs", "zygote"),
-    "session": ("values", "confine", "programs", "peer", "session", "zygote"),
-    "tester": (
-        *("values", "confine", "programs", "peer", "session"),
-        *("proxy", "guard", "reading", "tester", "zygote"),
-    ),
-}
-_BOOT = """
-import marshal, os, sys
-def exactly(n):
-    parts = b""
-    while len(parts) < n:
-        part = os.read(0, n - len(parts))
-        if not part:
-            os._exit(0)
-        parts += part
-    return parts
-for name in ("tiers", "tiers.sandbox", "tiers.sandbox.inside"):
-    sys.modules[name] = type(sys)(name)
-    sys.modules[name].__path__ = []
-for name, code in marshal.loads(exactly(int.from_bytes(exactly(4), "big"))):
-    module = sys.modules["tiers.sandbox.inside." + name] = type(sys)("tiers.sandbox.inside." + name)
-    setattr(sys.modules["tiers.sandbox.inside"], name, module)
-    exec(code, module.__dict__)
-job = sys.modules["tiers.sandbox.inside.zygote"].main()
-del exactly, name, code, module
-if job is None:
-    os._exit(0)
-job()
-"""
 
 
 class Answer(NamedTuple):
@@ -92,16 +53,19 @@ class Plan(NamedTuple):
 class Box:
     """A started sandbox. One thread uses it. Use as a context: everything inside ends with it."""
 
-    def __init__(self, plan: Plan, role: Role = "plain") -> None:
-        """Start it and wait until it is confined. Raises ``Transient`` when it does not get there."""
+    def __init__(self, plan: Plan, role: Role = "plain", first: Mapping[str, Any] | None = None) -> None:
+        """Start it and wait until it is confined. Raises ``Transient`` when it does not get there.
+
+        What it is ordered ``first`` it begins with at once; ``reply`` has the answer.
+        """
         self.peak_mb = 0.0
         self.room = MAX_ANSWER
         self._sampled = 0.0
         self._buffer = bytearray()
         self._enclosed = bool(plan.setup["tidy"])
         self._process = _started(plan)
-        self._leader = psutil.Process(self._process.pid)
-        self._gauge = Gauge(self._leader, enclosed=self._enclosed)
+        self._gauge = Gauge(self._process.pid, enclosed=self._enclosed)
+        self._first: _Ends | None = None
         assert self._process.stdin is not None  # noqa: S101 - for mypy: they are pipes
         assert self._process.stdout is not None  # noqa: S101
         self._orders, self._results = self._process.stdin.fileno(), self._process.stdout.fileno()
@@ -109,7 +73,10 @@ class Box:
         os.set_blocking(self._results, False)
         self._poll = select.poll()
         self._poll.register(self._results, select.POLLIN)
-        self._outbox = bytearray(_framed(_modules(role)) + _framed(marshal.dumps(plan.setup)))
+        self._sending = False
+        self._outbox = bytearray(_framed(modules(role)) + _framed(marshal.dumps(plan.setup)))
+        if first is not None:
+            self.order(first)
         self._begin()
 
     def _begin(self) -> None:
@@ -125,7 +92,12 @@ class Box:
             raise Transient(
                 "sandbox_failed", f"the sandbox refused: {answer.body.decode('utf-8', 'replace')}"
             )
-        self._at_rest = len(self._gauge.processes())
+        self.start()
+        at_rest = self._gauge.started
+        self._at_rest = len(at_rest)
+        if self._enclosed:
+            # While it lives for sure: who lets the box go may find it with another parent, or with none.
+            self._first = _Ends(at_rest[:1])
 
     def __enter__(self) -> Box:
         return self
@@ -141,21 +113,32 @@ class Box:
     def close(self) -> None:
         """End everything inside, and return when it is gone.
 
-        Programs are killed, and the first process inside is let go: it collects what they used, and so it
-        is counted. What is not gone soon after is killed.
+        The first process inside is let go: it ends what runs, collects what that used, and so it is
+        counted. What is not gone soon after is killed.
         """
         with suppress(OSError):
             self._process.stdin.close()  # type: ignore[union-attr]
         if self._process.returncode is None:
-            with _Ends(descendants(self._leader)) as ends:
-                ends.kill(after=_LET_GO if self._enclosed else 0)
-                if not _ended_within(self._process.pid, FAREWELL_S):
-                    self._process.kill()
-                self._process.wait()
-                ends.kill()
-                ends.wait()
+            if self._first is None or not _ended_within(self._process.pid, SAMPLE_S):
+                self._end_all()
+            self._process.wait()
+        if self._first is not None:
+            # With the first process of a namespace all others have gone.
+            with self._first as first:
+                first.kill()
+                first.wait()
+            self._first = None
         with suppress(OSError):
             self._process.stdout.close()  # type: ignore[union-attr]
+
+    def _end_all(self) -> None:
+        with _Ends(self._gauge.processes()) as ends:
+            ends.kill(after=_LET_GO if self._enclosed else 0)
+            if not _ended_within(self._process.pid, FAREWELL_S):
+                self._process.kill()
+            self._process.wait()
+            ends.kill()
+            ends.wait()
 
     def order(self, order: Mapping[str, Any]) -> None:
         """Send an order; it leaves while an answer is awaited."""
@@ -166,13 +149,17 @@ class Box:
         self._outbox += _framed(body)
 
     def ask(self, order: Mapping[str, Any], limits: Limits, *, recall: bool = True) -> Answer:
-        """Send an order and wait for its answer under the limits.
+        """Send an order and wait for its answer, as ``reply`` does."""
+        self.order(order)
+        self.start()
+        return self.reply(limits, recall=recall)
+
+    def reply(self, limits: Limits, *, recall: bool = True) -> Answer:
+        """Wait under the limits for the answer to what was ordered.
 
         A program that reaches one is ended; with ``recall`` the box itself goes on where it still answers.
         Raises ``Stopped`` when it does not, and the box is closed then.
         """
-        self.order(order)
-        self.start()
         try:
             return self.await_answer(time.monotonic() + limits.time_s, limits)
         except Overdue as overdue:
@@ -206,7 +193,8 @@ class Box:
                     raise Overdue("time_limit")
                 granted = starved
             else:
-                self._poll.poll(1000 * min(SAMPLE_S, until + granted - now))
+                left = until + granted - now
+                self._poll.poll(1000 * (left if limits is None else min(SAMPLE_S, left)))
             if limits is not None:
                 self.check_memory(limits)
 
@@ -273,8 +261,15 @@ class Box:
                     sent = os.write(self._orders, self._outbox[: 1 << 16])
                 except BrokenPipeError:
                     self._outbox.clear()
-                    return
+                    break
                 del self._outbox[:sent]
+        if self._sending != bool(self._outbox):
+            # While something waits, room for it is a reason to wake up.
+            self._sending = not self._sending
+            if self._sending:
+                self._poll.register(self._orders, select.POLLOUT)
+            else:
+                self._poll.unregister(self._orders)
 
     def _pull(self) -> bool:
         """Read what is there; False at the end."""
@@ -309,34 +304,34 @@ def _started(plan: Plan) -> subprocess.Popen[bytes]:
 class _Ends:
     """The ends of processes, held by descriptor: a number could be another process by now."""
 
-    def __init__(self, processes: Iterator[psutil.Process]) -> None:
-        self._open: dict[int, int] = {}
+    def __init__(self, processes: Iterable[int]) -> None:
+        self._open: list[int] = []
         for process in processes:
             with suppress(OSError):
-                self._open[process.pid] = os.pidfd_open(process.pid)
+                self._open.append(os.pidfd_open(process))
 
     def __enter__(self) -> _Ends:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        for end in self._open.values():
+        for end in self._open:
             os.close(end)
 
     def kill(self, after: int = 0) -> None:
         """Kill them, but for the first ones."""
-        for end in list(self._open.values())[after:]:
+        for end in self._open[after:]:
             with suppress(OSError):
                 signal.pidfd_send_signal(end, signal.SIGKILL)
 
     def wait(self) -> None:
         """Wait until the last one has gone, and reap those that came to this process."""
         until = time.monotonic() + START_S
-        for pid, end in self._open.items():
+        for end in self._open:
             poll = select.poll()
             poll.register(end, select.POLLIN)
             poll.poll(max(0.0, until - time.monotonic()) * 1000)
             with suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
+                os.waitid(os.P_PIDFD, end, os.WEXITED | os.WNOHANG)
 
 
 def _ended_within(pid: int, seconds: float) -> bool:
@@ -367,21 +362,3 @@ class Overdue(Exception):
 
 def _framed(body: bytes) -> bytes:
     return len(body).to_bytes(4, "big") + body
-
-
-@lru_cache(maxsize=8)
-def _modules(role: Role) -> bytes:
-    """The code of what runs inside, compiled by the interpreter that will run it."""
-    return marshal.dumps([(name, _code(name)) for name in _MODULES[role]])
-
-
-def _code(name: str) -> CodeType:
-    spec = find_spec(f"{_INSIDE}.{name}")
-    if spec is None or spec.origin is None:
-        raise ImportError(f"{_INSIDE}.{name}")
-    return compile(Path(spec.origin).read_text("utf-8"), f"<{name}>", "exec", dont_inherit=True, optimize=2)
-
-
-def boot_arguments(interpreter: str) -> list[str]:
-    """The command that becomes the zygote: no site, no user folder, no working folder on the path."""
-    return [interpreter, "-s", "-S", "-P", "-X", "utf8", "-c", _BOOT]

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
 
-import psutil
-
-from tiers.harness_group import descendants
+from tiers.harness_group import below, told
 
 _MIB = 1 << 20
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -29,14 +26,19 @@ class Clock(NamedTuple):
 class Gauge:
     """Measures everything below ``leader``; ``enclosed`` says that it has its own files and network."""
 
-    def __init__(self, leader: psutil.Process, *, enclosed: bool) -> None:
+    def __init__(self, leader: int, *, enclosed: bool) -> None:
         self._leader = leader
         self._enclosed = enclosed
         self._before: dict[int, Clock] = {}
 
     def processes(self) -> list[int]:
         """Their numbers, the first one inside first."""
-        return [process.pid for process in descendants(self._leader)]
+        return list(below(self._leader))
+
+    @property
+    def started(self) -> list[int]:
+        """The processes there were at the last start, the first one inside first."""
+        return list(self._before)
 
     def start(self) -> None:
         """Count processor time from now on."""
@@ -68,9 +70,9 @@ class Gauge:
 def _resident(pid: int) -> int:
     """Of any living thread: where the first one has ended, the process itself says nothing."""
     with suppress(OSError, ValueError, IndexError):
-        for thread in Path(f"/proc/{pid}/task").iterdir():
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - many times for each check
             with suppress(OSError, ValueError, IndexError):
-                pages = int((thread / "statm").read_text().split()[1])
+                pages = int(told(f"/proc/{pid}/task/{thread}/statm").split()[1])
                 if pages:
                     return pages * _PAGE
     return 0
@@ -85,13 +87,13 @@ def _files(pid: int) -> int:
 
 def _sockets(pid: int) -> int:
     with suppress(OSError, ValueError, IndexError):
-        return int(Path(f"/proc/{pid}/net/sockstat").read_text().split()[2]) * _SOCKET
+        return int(told(f"/proc/{pid}/net/sockstat").split()[2]) * _SOCKET
     return 0
 
 
 def _clock(pid: int) -> Clock:
     with suppress(OSError, ValueError, IndexError):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        waited = int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+        fields = told(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        waited = int(told(f"/proc/{pid}/schedstat").split()[1]) / 1e9
         return Clock(sum(map(int, fields[11:15])) / _TICKS, waited)
     return Clock(0.0, 0.0)

@@ -45,6 +45,7 @@ def bubblewrap() -> str | None:
         return shutil.which("bwrap")
 
 
+@lru_cache(maxsize=1)
 def interpreter() -> tuple[str, Path]:
     """The interpreter that runs inside, and the folder of its installation; no virtual environment."""
     prefix = Path(sys.base_prefix).resolve()

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from tiers.sandbox import seccomp
-from tiers.sandbox.box import ENDED, Box, Limits, Plan, Role, Stopped, boot_arguments
+from tiers.sandbox.box import ENDED, Box, Limits, Plan, Stopped
+from tiers.sandbox.delivery import Role, boot_arguments
 from tiers.sandbox.inside.confine import landlock_version
 from tiers.sandbox.namespaces import ENVIRONMENT, bubblewrap, command, interpreter, own_uid
 from verifier_service.domain.errors import Transient
@@ -36,9 +37,11 @@ class Sandbox(NamedTuple):
     filter: bytes
     child_filter: bytes
 
-    def open(self, role: Role = "plain", *, proc: bool = False) -> Box:
-        """Start a box. Raises ``Transient``."""
-        return Box(self._plan(proc=proc), role)
+    def open(
+        self, role: Role = "plain", *, proc: bool = False, first: Mapping[str, object] | None = None
+    ) -> Box:
+        """Start a box, with its first order if there is one. Raises ``Transient``."""
+        return Box(self._plan(proc=proc), role, first)
 
     @property
     def processes(self) -> bool:
@@ -99,6 +102,7 @@ def chosen() -> Sandbox:
     return find(os.environ.get("VERIFIER_SANDBOX", "auto"))
 
 
+@lru_cache(maxsize=1)
 def _found_bubblewrap() -> str:
     found = bubblewrap()
     if found is None:

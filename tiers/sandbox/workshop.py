@@ -146,7 +146,8 @@ class LocalWorkshop:
 
     def _ready(self) -> Box:
         if self._box is None:
-            box = self._sandbox.open(proc=self._program.toolchain.proc)
+            first = self._compile_order()
+            box = self._sandbox.open(proc=self._program.toolchain.proc, first=first)
             try:
                 self._compile(box)
             except BaseException:
@@ -155,36 +156,34 @@ class LocalWorkshop:
             self._box = box
         return self._box
 
+    def _compile_order(self) -> dict[str, Any]:
+        """What a box does first: compile a Python program, store any other."""
+        program = self._program
+        if program.toolchain.run is None:
+            sources = [part for part in (program.prelude, program.source) if part]
+            return {"verb": "compile", "memory_mb": self._memory_mb, "sources": sources}
+        source = (program.prelude + program.source).encode("utf-8", "surrogatepass")
+        stored = [(program.toolchain.source, source)]
+        return {"verb": "compile", "memory_mb": 1 << 20, "sources": [], "write": stored}
+
     def _compile(self, box: Box) -> None:
         toolchain = self._program.toolchain
         limits = Limits(COMPILE_S, max(self._memory_mb, toolchain.compile_memory_mb))
         try:
-            if toolchain.run is None:
-                sources = [part for part in (self._program.prelude, self._program.source) if part]
-                order = {"verb": "compile", "sources": sources, "memory_mb": self._memory_mb}
-                answer = box.ask(order, limits)
-                if answer.kind == COMPILED:
-                    return
-                if answer.kind == FAULT:
-                    raise CompileFault(answer.body.decode("utf-8", "replace")[:500])
-            else:
-                self._build(box, toolchain, limits)
+            answer = box.reply(limits)
+            if toolchain.run is not None:
+                self._build(box, toolchain, limits, answer)
                 return
         except Stopped as stopped:
             raise CompileFault(f"the source cannot be compiled ({stopped.trouble})") from None
-        raise CompileFault("the source takes too long or too much memory to compile")
-
-    def _build(self, box: Box, toolchain: Toolchain, limits: Limits) -> None:
-        source = (self._program.prelude + self._program.source).encode("utf-8", "surrogatepass")
-        order = {
-            "verb": "compile",
-            "sources": [],
-            "write": [(toolchain.source, source)],
-            "memory_mb": 1 << 20,
-        }
-        answer = box.ask(order, limits)
+        if answer.kind == FAULT:
+            raise CompileFault(answer.body.decode("utf-8", "replace")[:500])
         if answer.kind != COMPILED:
-            raise Transient("sandbox_failed", f"the source could not be stored: {answer.body[:200]!r}")
+            raise CompileFault("the source takes too long or too much memory to compile")
+
+    def _build(self, box: Box, toolchain: Toolchain, limits: Limits, stored: Answer) -> None:
+        if stored.kind != COMPILED:
+            raise Transient("sandbox_failed", f"the source could not be stored: {stored.body[:200]!r}")
         if toolchain.compile is None:
             return
         build = {"verb": "exec", "output": self._output, "memory_mb": 0, "files": toolchain.files}

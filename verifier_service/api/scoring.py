@@ -27,7 +27,7 @@ from verifier_service.api.trajectories import EAGER_S
 from verifier_service.api.waiting import Seen, attended
 from verifier_service.domain.errors import Contended, NotFound
 from verifier_service.domain.rewards import RewardRecord
-from verifier_service.domain.wire import MAX_WAIT_S, Until, WaitSpec
+from verifier_service.domain.wire import MAX_WAIT_S, UNTIL_COMPUTED, Until, WaitSpec
 from verifier_service.services.intake import Intake, ItemResult
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Options(BaseModel):
     """How a trainer's requests are to be read, and how long it waits."""
 
     format: Annotated[FormatName, Field(description="Whose request this is.")]
-    until: Annotated[Until, Field(description="How far to verify before answering.")] = "final"
+    until: Annotated[Until, Field(description="How far to verify before answering.")] = UNTIL_COMPUTED
     seconds: Annotated[
         float, Field(ge=0, le=3_600, description="Longest wait; the server's own limit holds, too.")
     ] = DEFAULT_S

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 from pydantic import Field
@@ -79,7 +79,9 @@ def hindsight(record: RewardRecord, body: Body) -> HindsightRecord:
     reason = record.reason
     if _rejected(record) and reason is not None:
         about.append(Hint(kind=reason.detail or str(reason.code), text=reason.message))
-    told = [hint for hint in about if not _repeats(hint, body)]
+    said = _said(about, body.reference)
+    known = _shown(body) if said else ""
+    told = [hint for hint in about if not _repeats(hint, said, known)]
     return HindsightRecord(
         seq=record.seq,
         run=record.run,
@@ -112,8 +114,19 @@ def _placed(hint: Hint, turns: int) -> Hint:
     return hint.model_copy(update={"turn": None})
 
 
-def _repeats(hint: Hint, body: Body) -> bool:
-    """Whether a hint says something of the reference that the task and the agent did not say.
+def _said(hints: Sequence[Hint], reference: JsonObject) -> set[str]:
+    """The texts of the reference that stand in any of the hints."""
+    told = "\n".join({hint.text for hint in hints})
+    return {text for text in _texts(reference) if text and text in told}
+
+
+def _shown(body: Body) -> str:
+    """All that the task and the agent said, as JSON."""
+    return json.dumps(body.model_dump(mode="json", exclude={"reference", "metadata"}), ensure_ascii=False)
+
+
+def _repeats(hint: Hint, said: set[str], known: str) -> bool:
+    """Whether a hint says something of the reference that neither the task nor the agent said.
 
     Verifiers promise not to, so only what cannot be chance counts: five characters or more. A person's
     words promise nothing, so any value counts that stands there as a word of its own.
@@ -121,22 +134,17 @@ def _repeats(hint: Hint, body: Body) -> bool:
     as_word = hint.kind == REVIEWER
     shortest = 1 if as_word else SHORTEST_SECRET
     return any(
-        shortest <= len(text) <= len(hint.text)
+        len(text) >= shortest
         and _contains(hint.text, text, as_word)
-        and not _known(text, body)
-        for text in _texts(body.reference)
+        and not _contains(known, json.dumps(text, ensure_ascii=False)[1:-1], as_word)
+        for text in said
     )
 
 
-def _contains(text: str, secret: str, as_word: bool) -> bool:
-    if not as_word:
-        return secret in text
-    return re.search(rf"(?<!\w){re.escape(secret)}(?!\w)", text) is not None
-
-
-def _known(text: str, body: Body) -> bool:
-    shown = body.model_dump(mode="json", exclude={"reference", "metadata"})
-    return json.dumps(text, ensure_ascii=False)[1:-1] in json.dumps(shown, ensure_ascii=False)
+def _contains(text: str, part: str, as_word: bool) -> bool:
+    if not as_word or part not in text:
+        return part in text
+    return re.search(rf"(?<!\w){re.escape(part)}(?!\w)", text) is not None
 
 
 def _texts(root: JsonValue) -> Iterator[str]:

@@ -54,6 +54,8 @@ MAX_WAIT_S = 120.0
 MAX_QUERY_IDS = 10_000
 
 Until = Literal["fast", "simulation", "high_fidelity", "lab", "final"]
+# As far as a trainer waits that says nothing: no person and no budget is waited for.
+UNTIL_COMPUTED: Until = "high_fidelity"
 
 
 # Requests

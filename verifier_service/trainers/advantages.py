@@ -7,7 +7,7 @@ with the same numbers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -69,39 +69,30 @@ def group_advantages(
 
     Raises ``ValueError`` for a sample without a group, and for lengths that differ.
     """
-    names = _names(records, groups)
-    places: dict[Hashable, list[int]] = {}
-    for place, name in enumerate(names):
-        places.setdefault(name, []).append(place)
+    places = _places(_names(records, groups))
     rows = Counter(record.trajectory for record in records if record is not None)
     members = [_member(record, rows) for record in records]
-    count, many = len(records), len(places)
-    advantage, mask = np.zeros(count), np.zeros(count, dtype=np.bool_)
-    group = np.zeros(count, dtype=np.int64)
-    mean, std, valid = np.full(many, np.nan), np.full(many, np.nan), np.zeros(many)
-    zero = np.zeros(many, dtype=np.bool_)
+    advantage, group = np.full(len(members), np.nan), np.zeros(len(members), dtype=np.int64)
     for row, inside in enumerate(places.values()):
         some = [members[place] for place in inside]
-        found = formulas.statistics(some, ddof=ddof)
-        if found.mean is not None and found.std is not None:
-            mean[row], std[row], valid[row] = found.mean, found.std, found.valid
-            zero[row] = found.spread == 0.0
-        values = formulas.advantages(some, estimator, ddof=ddof, epsilon=epsilon)
         group[inside] = row
-        mask[inside] = [value is not None for value in values]
-        advantage[inside] = [0.0 if value is None else value for value in values]
-    reward = np.array([np.nan if one.reward is None else one.reward for one in members], dtype=np.float64)
+        advantage[inside] = _or_nan(formulas.advantages(some, estimator, ddof=ddof, epsilon=epsilon))
+    found = [formulas.statistics([members[at] for at in inside], ddof=ddof) for inside in places.values()]
     return Advantages(
-        advantage=advantage,
-        mask=mask,
-        reward=reward,
+        advantage=np.nan_to_num(advantage, nan=0.0),
+        mask=~np.isnan(advantage),
+        reward=_or_nan(member.reward for member in members),
         group=group,
         groups=tuple(places),
-        mean=mean,
-        std=std,
-        valid=valid,
-        zero_variance=zero,
+        mean=_or_nan(one.mean for one in found),
+        std=_or_nan(one.std for one in found),
+        valid=_or_nan(one.valid for one in found),
+        zero_variance=np.array([one.valid > 0 and one.spread == 0.0 for one in found], dtype=np.bool_),
     )
+
+
+def _or_nan(values: Iterable[float | None]) -> Floats:
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
 
 def token_weights(
@@ -128,9 +119,7 @@ def token_weights(
     tokens = np.asarray(token_mask)
     if tokens.ndim != 2 or len(tokens) != len(amounts):
         raise ValueError(f"token_mask has shape {tokens.shape}, expected ({len(amounts)}, T)")
-    kept = np.ones(len(amounts), dtype=np.bool_)
-    if sample_mask is not None:
-        kept = mask_like(sample_mask, amounts, "sample_mask")
+    kept = mask_like(np.ones(len(amounts)) if sample_mask is None else sample_mask, amounts, "sample_mask")
     written = mask_like(tokens, np.zeros(tokens.shape), "token_mask") & kept[:, None]
     if not np.isfinite(amounts[kept]).all():
         raise ValueError("advantage must be finite where the sample is trained on")
@@ -157,6 +146,14 @@ def _names(records: Sequence[RewardRecord | None], groups: Sequence[Hashable] | 
         if record is None or record.group is None:
             raise ValueError(f"sample {place} has no group: pass groups")
     return [record.group for record in records if record is not None]
+
+
+def _places(names: Sequence[Hashable]) -> dict[Hashable, list[int]]:
+    """The samples of each group, in order of appearance."""
+    places: dict[Hashable, list[int]] = {}
+    for place, name in enumerate(names):
+        places.setdefault(name, []).append(place)
+    return places
 
 
 def _member(record: RewardRecord | None, rows: Counter[str]) -> Member:

@@ -19,7 +19,7 @@ class Address:
     A silent or busy service is tried again for ``retry_s`` seconds."""
 
     url: str | None
-    key: str | None
+    key: str | None = field(repr=False)
     retry_s: float
 
 
@@ -42,18 +42,35 @@ class _Loop:
                 await client.close()
 
 
-_making = threading.Lock()
-_blocking: dict[tuple[int, Address], Client] = {}
-_loops: dict[tuple[int, asyncio.AbstractEventLoop], _Loop] = {}
+@dataclass(slots=True)
+class _Process:
+    """What belongs to this process."""
+
+    making: threading.Lock = field(default_factory=threading.Lock)
+    blocking: dict[Address, Client] = field(default_factory=dict)
+    loops: dict[asyncio.AbstractEventLoop, _Loop] = field(default_factory=dict)
+
+
+_here = _Process()
+_inherited: list[_Process] = []  # a parent's: never used, and never closed under it
+
+
+def _after_fork() -> None:
+    """A child has connections, and a lock, of its own."""
+    global _here
+    _inherited.append(_here)
+    _here = _Process()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def blocking_client(address: Address) -> Client:
-    """The client of this process for threads; another after a fork."""
-    name = (os.getpid(), address)
-    with _making:
-        if name not in _blocking:
-            _blocking[name] = Client(address.url, address.key, retry_s=address.retry_s)
-        return _blocking[name]
+    """The client of this process for threads."""
+    with _here.making:
+        if address not in _here.blocking:
+            _here.blocking[address] = Client(address.url, address.key, retry_s=address.retry_s)
+        return _here.blocking[address]
 
 
 async def async_client(address: Address) -> AsyncClient:
@@ -76,13 +93,13 @@ async def joint(address: Address, run: str, until: Until) -> Joint:
 
 async def _of_loop() -> _Loop:
     """What belongs to the running loop; what belonged to loops that are closed is let go."""
-    name = (os.getpid(), asyncio.get_running_loop())
-    with _making:
-        found = _loops.get(name)
+    loop = asyncio.get_running_loop()
+    with _here.making:
+        found = _here.loops.get(loop)
         if found is None:
-            for other in [other for other in _loops if other[1].is_closed() or other[0] != name[0]]:
-                del _loops[other]
-            found = _loops[name] = _Loop()
+            for other in [other for other in _here.loops if other.is_closed()]:
+                del _here.loops[other]
+            found = _here.loops[loop] = _Loop()
     if found.life is None:
         found.life = found.live()
         await anext(found.life)

@@ -18,11 +18,8 @@ from verifier_service.client import (
     Conflict,
     InvalidRequest,
     NotFound,
-    ServerFailed,
     TooLarge,
-    UnexpectedAnswer,
     VerifierError,
-    VerifierUnavailable,
     Wait,
 )
 from verifier_service.domain.rewards import RewardRecord
@@ -30,6 +27,7 @@ from verifier_service.domain.wire import GrowResponse
 from verifier_service.trainers.chat import Text, submission
 from verifier_service.trainers.connections import blocking_client
 from verifier_service.trainers.scoring import (
+    AWAY,
     HOPELESS,
     NOT_YET,
     UNREACHABLE,
@@ -43,7 +41,6 @@ from verifier_service.trainers.scoring import (
 
 log = logging.getLogger(__name__)
 
-ABSENT = (VerifierUnavailable, ServerFailed, UnexpectedAnswer)
 REFUSING = (InvalidRequest, TooLarge, Conflict, NotFound)
 CLOSED = "run_closed"
 TURN_S = 5.0
@@ -102,7 +99,7 @@ class Episode:
         self._add(turn)
         try:
             grown = self._grow(finished=False, answer=None, wait_s=self._turn_s)
-        except ABSENT as error:
+        except AWAY as error:
             log.warning("turn %d of %s waits for the service: %s", self.turns - 1, self.id, error)
             return None
         except REFUSING as error:
@@ -124,7 +121,7 @@ class Episode:
         try:
             self._grow(finished=True, answer=answer, wait_s=0.0)
             ending = self.ending or self._await()
-        except ABSENT as error:
+        except AWAY as error:
             log.warning("%s has no reward: %s", self.id, error)
             ending = Scored(self.id, None, UNREACHABLE, str(error))
         except REFUSING as error:

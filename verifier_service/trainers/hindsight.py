@@ -19,8 +19,9 @@ from typing import Any, TypeAlias
 
 from verifier_service.client import Client
 from verifier_service.domain.hindsight import HindsightPage, HindsightRecord
+from verifier_service.domain.records import JsonObject
 from verifier_service.domain.rewards import RewardRecord
-from verifier_service.domain.trajectories import Turn
+from verifier_service.domain.trajectories import Observation, ToolCall, Turn
 
 Messages: TypeAlias = list[dict[str, Any]]
 FEEDBACK = "That was not right:"
@@ -44,16 +45,16 @@ def pages(
 ) -> Iterator[HindsightPage]:
     """The export after a cursor, page by page; a page's ``cursor`` is where to resume after it.
 
-    Ends at the end of the feed, or once ``wait_s`` seconds (at most the server's longest wait) bring
-    nothing. A record with ``supersedes`` takes the place of the trajectory's earlier one; what was kept of
-    a trajectory in ``withdrawn`` is to be dropped.
+    Ends at the end of the feed, or once ``wait_s`` seconds bring nothing. A record with ``supersedes``
+    takes the place of the trajectory's earlier one; what was kept of a trajectory in ``withdrawn`` is to be
+    dropped.
     """
     while True:
         page = client.hindsight(run, after=after, limit=limit, wait_s=wait_s)
-        found = bool(page.records or page.withdrawn)
-        if found:
-            yield page
-        if not page.more and not (found and wait_s > 0.0):
+        if not (page.records or page.withdrawn):
+            return
+        yield page
+        if not page.more and wait_s == 0.0:
             return
         after = page.cursor
 
@@ -150,25 +151,31 @@ def _chat(turns: Sequence[Turn]) -> Messages:
     for turn in turns:
         spoken: dict[str, Any] = {"role": "assistant", "content": turn.message or ""}
         if turn.calls:
-            spoken["tool_calls"] = [
-                {
-                    "id": call.id,
-                    "type": "function",
-                    "function": {"name": call.name, "arguments": _arguments(call.arguments)},
-                }
-                for call in turn.calls
-            ]
+            spoken["tool_calls"] = [_call(call) for call in turn.calls]
         messages.append(spoken)
-        for seen in turn.observations:
-            text = seen.text if seen.text is not None else json.dumps(seen.data)
-            if seen.call is None:
-                messages.append({"role": "user", "content": text})
-            else:
-                messages.append({"role": "tool", "tool_call_id": seen.call, "content": text})
+        messages.extend(_reply(seen) for seen in turn.observations)
     return messages
 
 
-def _arguments(arguments: object) -> str:
-    if arguments is None:
-        return ""
-    return arguments if isinstance(arguments, str) else json.dumps(arguments)
+def _call(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.name or "", "arguments": _arguments(call.arguments)}
+    named = {} if call.id is None else {"id": call.id}
+    return {**named, "type": "function", "function": function}
+
+
+def _arguments(arguments: str | JsonObject | None) -> str | JsonObject:
+    """An object where it is one: chat templates write arguments as JSON, and would quote a text twice."""
+    if not isinstance(arguments, str):
+        return arguments or {}
+    try:
+        value = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments
+    return value if isinstance(value, dict) else arguments
+
+
+def _reply(seen: Observation) -> dict[str, Any]:
+    text = seen.text if seen.text is not None else json.dumps(seen.data)
+    if seen.call is None:
+        return {"role": "user", "content": text}
+    return {"role": "tool", "tool_call_id": seen.call, "content": text}

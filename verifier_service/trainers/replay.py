@@ -15,6 +15,9 @@ from verifier_service.domain.advantages import Estimator, Member, advantages
 from verifier_service.domain.rewards import RewardRecord
 
 R = TypeVar("R")
+V = TypeVar("V")
+
+MAX_REMEMBERED = 10_000  # records of rollouts that are not held yet, and groups that were let go
 
 
 @dataclass(slots=True)
@@ -54,7 +57,8 @@ class Change(Generic[R]):
 
 class ReplayBuffer(Generic[R]):
     """Rollouts that may still be trained on: at most ``capacity``, at most ``max_staleness`` policy
-    versions old. Groups stay and go as a whole: without one member the others' baseline would move.
+    versions old. Groups stay and go as a whole: without one member the others' baseline would move. Of a
+    group that was let go, later members are not held either.
 
     Advantages are those of ``domain.advantages``. ``cursor`` is the feed position up to which records were
     applied: keep it with the checkpoint and resume with ``client.follow(run, after=buffer.cursor)``.
@@ -79,6 +83,8 @@ class ReplayBuffer(Generic[R]):
         self._ddof = ddof
         self._held: dict[str, Held[R]] = {}
         self._groups: dict[str, list[Held[R]]] = {}
+        self._early: dict[str, RewardRecord] = {}
+        self._gone: dict[str, None] = {}
 
     def __len__(self) -> int:
         return len(self._held)
@@ -96,16 +102,20 @@ class ReplayBuffer(Generic[R]):
         self, id: str, rollout: R, *, group: str | None = None, record: RewardRecord | None = None
     ) -> list[Change[R]]:
         """Hold a rollout of the current policy under its trajectory id; what its record, if it has one
-        already, changes. Raises ``ValueError`` for an id that is held."""
+        already, changes. That record is not of the feed, so the cursor stays. Raises ``ValueError`` for an
+        id that is held."""
         if id in self._held:
             raise ValueError(f"trajectory {id!r} is held already")
-        held = Held(
-            id, rollout, f"group {group}" if group is not None else f"alone {id}", self.policy_version
-        )
+        name = f"group {group}" if group is not None else f"alone {id}"
+        early = self._early.pop(id, None)
+        if name in self._gone:
+            return []
+        held = Held(id, rollout, name, self.policy_version)
         self._held[id] = held
         self._groups.setdefault(held.group, []).append(held)
         self._make_room(held.group)
-        return self.apply(record) if record is not None else []
+        known = [one for one in (record, early) if one is not None]
+        return self._take(max(known, key=lambda one: one.revision)) if known else []
 
     def advance(self, policy_version: int) -> list[Held[R]]:
         """The policy has been updated. Returns what is too old now and was let go. Raises ``ValueError``
@@ -126,11 +136,18 @@ class ReplayBuffer(Generic[R]):
     def apply(self, record: RewardRecord) -> list[Change[R]]:
         """Take a record of the feed in; every rollout whose reward or advantage it changed.
 
-        One of a rollout that is not held, and one that is not newer than what is known, change nothing.
+        One that is not newer than what is known changes nothing; one of a rollout that is not held yet is
+        kept for it, the newest ``MAX_REMEMBERED`` of them.
         """
         self.cursor = max(self.cursor, record.seq)
+        return self._take(record)
+
+    def _take(self, record: RewardRecord) -> list[Change[R]]:
         held = self._held.get(record.trajectory)
-        if held is None or (held.record is not None and record.revision <= held.record.revision):
+        if held is None:
+            self._remember(record)
+            return []
+        if held.record is not None and record.revision <= held.record.revision:
             return []
         members = self._groups[held.group]
         before = [(member.reward, member.advantage) for member in members]
@@ -179,4 +196,17 @@ class ReplayBuffer(Generic[R]):
         members = self._groups.pop(group)
         for member in members:
             del self._held[member.id]
+        self._gone[group] = None
+        _trim(self._gone)
         return members
+
+    def _remember(self, record: RewardRecord) -> None:
+        known = self._early.pop(record.trajectory, None)
+        newer = known is None or record.revision > known.revision
+        self._early[record.trajectory] = record if newer or known is None else known
+        _trim(self._early)
+
+
+def _trim(remembered: dict[str, V]) -> None:
+    while len(remembered) > MAX_REMEMBERED:
+        del remembered[next(iter(remembered))]

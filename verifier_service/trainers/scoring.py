@@ -7,13 +7,18 @@ verification that did not happen.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from verifier_service.client import Submission, VerifierUnavailable, Wait, name
-from verifier_service.client.errors import VerifierError
+from verifier_service.client import Submission, Wait, name
+from verifier_service.client.errors import (
+    ServerFailed,
+    UnexpectedAnswer,
+    VerifierError,
+    VerifierUnavailable,
+)
 from verifier_service.domain.rewards import RewardRecord
-from verifier_service.domain.wire import ItemError, SubmitResult, SubmitStatus, Until
+from verifier_service.domain.wire import UNTIL_COMPUTED, ItemError, SubmitResult, SubmitStatus, Until
 from verifier_service.trainers.connections import Address, blocking_client, joint
 
 log = logging.getLogger(__name__)
@@ -21,6 +26,7 @@ log = logging.getLogger(__name__)
 UNREACHABLE = "unreachable"
 NOT_YET = "pending"
 HOPELESS = frozenset({"unknown_ladder"})
+AWAY = (VerifierUnavailable, ServerFailed, UnexpectedAnswer)
 
 
 class Misconfigured(VerifierError):
@@ -31,18 +37,19 @@ class Misconfigured(VerifierError):
 class Scoring:
     """How an adapter asks; plain values, so that a reward function can be pickled.
 
-    A submission waits until tier ``until`` is through (``final``: until nothing more is to come), for at
-    most ``seconds``; then what is known comes back, and better evidence reaches the trainer by
-    ``Client.follow``. ``url`` and ``key`` default to ``$VERIFIER_URL`` and ``$VERIFIER_API_KEY``. A silent
-    or busy service is tried again for ``retry_s`` seconds.
+    A submission waits until everything that computes is through for it, or the tier ``until`` (``final``:
+    until nothing more is to come, be it from a person or when a budget allows), for at most ``seconds``.
+    Then what is known comes back, and better evidence reaches the trainer by ``Client.follow``. ``url``
+    and ``key`` default to ``$VERIFIER_URL`` and ``$VERIFIER_API_KEY``. A silent or busy service is tried
+    again for ``retry_s`` seconds.
     """
 
     run: str
     ladder: str
-    until: Until = "final"
+    until: Until = UNTIL_COMPUTED
     seconds: float = 60.0
     url: str | None = None
-    key: str | None = None
+    key: str | None = field(default=None, repr=False)
     retry_s: float = 60.0
 
     @property
@@ -56,7 +63,8 @@ class Scored:
     """What one rollout got.
 
     ``code`` says why there is no number: a ``RewardCode``, ``invalid`` or ``conflict`` (the service did not
-    take it), or ``unreachable``. It is null exactly when ``reward`` is a number.
+    take it), or ``unreachable`` (no answer came, or none that makes sense). It is null exactly when
+    ``reward`` is a number.
     """
 
     id: str
@@ -74,28 +82,25 @@ async def score(scoring: Scoring, submissions: Sequence[Submission]) -> list[Sco
     """Score rollouts, in the order given. Concurrent calls of one event loop travel together, and each is
     answered as soon as its own rollouts are through.
 
-    A service that stays away, or a rollout that it refuses, is a ``Scored`` with a reason. Raises what can
-    only be mended by hand: ``NotAuthenticated``, ``NotAllowed``, ``Misconfigured``, a closed run's
-    ``Conflict``.
+    A service that stays away or fails, or a rollout that it refuses, is a ``Scored`` with a reason. Raises
+    what can only be mended by hand: ``NotAuthenticated``, ``NotAllowed``, ``Misconfigured``, a closed
+    run's ``Conflict``.
     """
     named = name(submissions)
     joined = await joint(scoring.address, scoring.run, scoring.until)
-    try:
-        results = await joined.submit(named, seconds=scoring.seconds)
-    except VerifierUnavailable as error:
-        return _unreachable(named, error)
-    return _read(scoring, results)
+    return _read(scoring, named, await joined.outcomes(named, seconds=scoring.seconds))
 
 
 def score_blocking(scoring: Scoring, submissions: Sequence[Submission]) -> list[Scored]:
-    """As ``score``, from a thread."""
+    """As ``score``, from a thread; where the service goes away in the middle, nothing is known of any."""
     named = name(submissions)
     client = blocking_client(scoring.address)
+    outcomes: Sequence[SubmitResult | VerifierError]
     try:
-        answer = client.submit(scoring.run, named, wait=Wait(scoring.until, scoring.seconds))
-    except VerifierUnavailable as error:
-        return _unreachable(named, error)
-    return _read(scoring, answer.results)
+        outcomes = client.submit(scoring.run, named, wait=Wait(scoring.until, scoring.seconds)).results
+    except AWAY as error:
+        outcomes = [error] * len(named)
+    return _read(scoring, named, outcomes)
 
 
 def of_record(record: RewardRecord) -> Scored:
@@ -125,22 +130,25 @@ def _told(error: ItemError | None) -> str:
     return ": ".join(part for part in (error.field, error.code, error.message) if part)
 
 
-def _read(scoring: Scoring, results: Sequence[SubmitResult]) -> list[Scored]:
-    for result in results:
-        if result.error is not None and result.error.code in HOPELESS:
-            raise Misconfigured(f"run {scoring.run!r}: {result.error.message}")
-    scored = [of_result(result) for result in results]
-    refused = [one for one in scored if one.code in ("invalid", "conflict")]
-    if refused:
-        log.warning("%d of %d rollouts were refused: %s", len(refused), len(scored), refused[0].message)
+def _read(
+    scoring: Scoring, submissions: Sequence[Submission], outcomes: Sequence[SubmitResult | VerifierError]
+) -> list[Scored]:
+    scored = []
+    for submission, outcome in zip(submissions, outcomes, strict=True):
+        if isinstance(outcome, AWAY):
+            scored.append(Scored(_id(submission), None, UNREACHABLE, str(outcome)))
+        elif isinstance(outcome, VerifierError):
+            raise outcome
+        elif outcome.error is not None and outcome.error.code in HOPELESS:
+            raise Misconfigured(f"run {scoring.run!r}: {outcome.error.message}")
+        else:
+            scored.append(of_result(outcome))
+    lost = [one for one in scored if one.code in ("invalid", "conflict", UNREACHABLE)]
+    if lost:
+        log.warning("%d of %d rollouts were not taken: %s", len(lost), len(scored), lost[0].message)
     return scored
 
 
-def _unreachable(submissions: Sequence[Submission], error: VerifierUnavailable) -> list[Scored]:
-    log.warning("%d rollouts have no reward: %s", len(submissions), error)
-    return [Scored(_id(item), None, UNREACHABLE, str(error)) for item in submissions]
-
-
 def _id(item: Submission) -> str:
-    found = item.get("id") if isinstance(item, dict) else getattr(item, "id", None)
+    found = item.get("id") if isinstance(item, Mapping) else item.id
     return found if isinstance(found, str) else ""

@@ -22,7 +22,13 @@ from skyrl_gym.metrics import default_aggregate_metrics
 from verifier_service.trainers.chat import reference_of
 from verifier_service.trainers.episodes import TURN_S, Episode, Task
 from verifier_service.trainers.scoring import Scored, Scoring
-from verifier_service.trainers.skyrl_masks import MARK, LeavesOutUnscored, Mark, MasksUnscored
+from verifier_service.trainers.skyrl_masks import (
+    MARK,
+    UNFINISHED,
+    LeavesOutUnscored,
+    Mark,
+    MasksUnscored,
+)
 from verifier_service.trainers.tool_calls import Tools, calls_in, message_of, observe
 
 __all__ = ["LeavesOutUnscored", "MasksUnscored", "Unverified", "VerifiedEnv"]
@@ -143,13 +149,21 @@ class VerifiedEnv(BaseTextEnv):  # type: ignore[misc]
 
     def get_metrics(self) -> dict[str, Any]:
         """``verifier/turns``, ``verifier/unscored`` (0 or 1), ``verifier/code``, and where there is a
-        reward ``verifier/reward`` and ``verifier/credits``: averages are over scored episodes."""
+        reward ``verifier/reward`` and ``verifier/credits``: averages are over scored episodes.
+
+        SkyRL asks when a rollout is over. One that never ended, because the context was full, then raises
+        ``Unverified`` where no generator would mask it.
+        """
         scored = None if self.episode is None else self.episode.ending
+        if scored is None and self._mark is None and self.episode is not None:
+            raise Unverified(
+                Scored(self.episode.id, None, UNFINISHED, "the rollout ended without an answer")
+            )
         reward = None if scored is None else scored.reward
         metrics = {"verifier/turns": self.turns, "verifier/unscored": float(reward is None)}
         if scored is not None and scored.record is not None and reward is not None:
             return metrics | {"verifier/reward": reward, "verifier/credits": scored.record.credits}
-        return metrics | {"verifier/code": "unfinished" if scored is None else scored.code}
+        return metrics | {"verifier/code": UNFINISHED if scored is None else scored.code}
 
     @staticmethod
     def aggregate_metrics(metrics: list[dict[str, Any]]) -> dict[str, Any]:

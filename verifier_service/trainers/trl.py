@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import inspect
 import json
+import math
 import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -69,23 +71,27 @@ async def reward(
     """One reward a completion, in order; ``None`` where there is none.
 
     ``prompts`` and ``completions`` are B texts or B lists of chat messages, ``columns`` the data set's
-    other columns with B values each. Identical prompts of one step are a group; the step is the policy
-    version. Raises only what can be mended by hand: see ``score``, and ``ColumnMissing``.
+    other columns with B values each. Identical problems (prompt, reference and inputs) of one step are a
+    group; the step is the policy version. Raises only what can be mended by hand: see ``score``, and
+    ``ColumnMissing``.
     """
     step = None if trainer_state is None else int(trainer_state.global_step)
-    groups = _groups(prompts, step)
-    submissions: list[Submission] = [
-        chat.submission(
-            scoring.ladder,
-            prompt=prompt,
-            completion=completion,
-            reference=_reference(reference_columns, columns, place),
-            inputs=_inputs(inputs_columns, columns, place),
-            group=groups[place],
-            policy_version=None if step is None else str(step),
+    version = uuid.uuid4().hex if step is None else str(step)
+    submissions: list[Submission] = []
+    for place, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
+        reference = _reference(reference_columns, columns, place)
+        inputs = _inputs(inputs_columns, columns, place)
+        submissions.append(
+            chat.submission(
+                scoring.ladder,
+                prompt=prompt,
+                completion=completion,
+                reference=reference,
+                inputs=inputs,
+                group=_group([prompt, reference, inputs], version),
+                policy_version=None if step is None else str(step),
+            )
         )
-        for place, (prompt, completion) in enumerate(zip(prompts, completions, strict=True))
-    ]
     scored = await score(scoring, submissions)
     if log_metric is not None:
         for name, value in metrics(scored).items():
@@ -94,6 +100,32 @@ async def reward(
         for name, values in details(scored).items():
             log_extra(f"{scoring.ladder}/{name}", values)
     return [one.reward for one in scored]
+
+
+def with_others(verified: Reward, *others: tuple[Callable[..., Any], float]) -> Reward:
+    """One reward function out of a verified one and others with their weights, such as a reward for format.
+
+    In ``reward_funcs=[verified, other]`` TRL adds up whatever is there, so that a completion which was not
+    verified keeps its other rewards and looks worse than its group. Here it has no reward at all, whichever
+    part is missing: an other may be a verified one, too. One that does not apply to a completion says 0.
+    """
+    return functools.partial(weighted_sum, verified=verified, others=others)
+
+
+async def weighted_sum(
+    *, verified: Reward, others: Sequence[tuple[Callable[..., Any], float]], **call: Any
+) -> list[float | None]:
+    """verified + sum of weight x other for each completion; ``None`` where any of them is ``None`` or NaN.
+    ``call`` is what TRL calls a reward function with."""
+    total = await verified(**call)
+    for function, weight in others:
+        found = function(**call)
+        values = await found if inspect.isawaitable(found) else found
+        total = [
+            None if one is None or value is None or math.isnan(value) else one + weight * value
+            for one, value in zip(total, values, strict=True)
+        ]
+    return total
 
 
 def metrics(scored: Sequence[Scored]) -> dict[str, float]:
@@ -132,15 +164,11 @@ def _reason(one: Scored) -> str | None:
     return None if reason is None else ": ".join(filter(None, (str(reason.code), reason.detail)))
 
 
-def _groups(prompts: Sequence[chat.Text], step: int | None) -> list[str]:
-    """A name per prompt that is the same in every process of a step. Without a step (AsyncGRPO, which asks
-    for one group at a time) no other call may share it."""
-    version = uuid.uuid4().hex if step is None else str(step)
-    return [f"{hashlib.sha256(_canonical(prompt)).hexdigest()[:32]}-{version}" for prompt in prompts]
-
-
-def _canonical(prompt: chat.Text) -> bytes:
-    return json.dumps(prompt, sort_keys=True, default=str).encode("utf-8", "surrogatepass")
+def _group(problem: list[Any], version: str) -> str:
+    """A name that is the same in every process of a step. Without a step (AsyncGRPO, which asks for one
+    group at a time) ``version`` is that of the call, so that no other call shares it."""
+    canonical = json.dumps(problem, sort_keys=True, default=str).encode("utf-8", "surrogatepass")
+    return f"{hashlib.sha256(canonical).hexdigest()[:32]}-{version}"
 
 
 def _reference(chosen: Columns, columns: Mapping[str, Any], place: int) -> dict[str, Any]:

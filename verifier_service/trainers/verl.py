@@ -3,8 +3,10 @@
 
 Tested with verl 0.9.1. verl has no null: a score is a float, and the trainer of version 1
 (``trainer.use_v1``, the default) leaves a rollout whose scoring raised out of its group. So
-``compute_score`` raises ``NotVerified`` for it. ``verl_manager`` has a reward manager that can also mask.
-Needs no part of verl to import.
+``compute_score`` raises ``NotVerified`` for it. The last one left of a group must not get its reward as
+advantage, which a function cannot check: ``algorithm.adv_estimator=verified_grpo``, with
+``actor_rollout_ref.model.external_lib=verifier_service.trainers.verl_advantages``. ``verl_manager`` has a
+reward manager that checks it and can also mask. Needs no part of verl to import.
 """
 
 from __future__ import annotations
@@ -60,13 +62,12 @@ async def compute_score(
     chosen = {name: value for name, value in options.items() if name not in OF_REWARD_MODELS}
     asked = Scoring(run=run, ladder=ladder_of(ladder, str(data_source)), **chosen)
     extra = plain(extra_info or {})
-    prompt = extra.get("prompt", "")
     [scored] = await score(
         asked,
         [
             chat.submission(
                 asked.ladder,
-                prompt=prompt if isinstance(prompt, str | list) else str(prompt),
+                prompt=prompt_in(extra),
                 completion=solution_str,
                 reference=reference_in(ground_truth, extra, reference),
                 inputs=object_in(extra, "inputs"),
@@ -116,6 +117,14 @@ def reference_in(ground_truth: object, extra: Mapping[str, Any], field: str) -> 
     out."""
     found = {**object_in(extra, "reference"), **chat.reference_of(plain(ground_truth), field)}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def prompt_in(extra: Mapping[str, Any]) -> chat.Text:
+    """The prompt that ``extra_info`` brings, as text or messages; empty where it brings none."""
+    found = extra.get("prompt") or ""
+    if not isinstance(found, str | list):
+        raise Misconfigured(f"extra_info.prompt must be a text or messages, not {type(found).__name__}")
+    return found
 
 
 def object_in(extra: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -1,9 +1,13 @@
 """verl's group advantages over the rollouts that were verified.
 
-A rollout without a number has the score NaN (``verl_manager`` with ``unscored=mask``). verl's own
-estimators would spread it over its group; ``verified_grpo`` and ``verified_rloo`` are the same estimators
-over the rest. Importing this module registers them: ``algorithm.adv_estimator=verified_grpo``. Tested
-with verl 0.9.1.
+A rollout without a number is missing from its group (``verl_manager`` with ``unscored=raise``, ``verl``),
+or has the score NaN (``unscored=mask``). verl's own estimators would give the last one left of a group its
+reward as advantage, and spread a NaN over the group; ``verified_grpo`` and ``verified_rloo`` are the same
+estimators over the rest, and 0 where nothing is left to compare with.
+
+Importing this module registers them, for ``algorithm.adv_estimator=verified_grpo``. The process that
+computes advantages imports it with the reward manager; with the reward function by
+``actor_rollout_ref.model.external_lib=verifier_service.trainers.verl_advantages``. Tested with verl 0.9.1.
 """
 
 from __future__ import annotations
@@ -22,6 +26,9 @@ from verl.trainer.ppo.core_algos import (
 Advantages: TypeAlias = tuple[Any, Any]
 
 NAMES = ("verified_grpo", "verified_rloo")
+LONE_SAFE = ("gae", "reinforce_plus_plus", "rloo_vectorized")
+"""Those of verl for which a missing rollout is no more than that: the first two compare with no group, the
+third gives a group of one advantage 0."""
 SMALLEST_GROUP = 2
 
 

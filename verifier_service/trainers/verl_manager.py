@@ -1,10 +1,11 @@
-"""The reward manager for verl, named by two lines of its configuration::
+"""The reward manager for verl, named by the lines of its configuration::
 
     reward.reward_manager.source=importlib
     reward.reward_manager.module.path=pkg://verifier_service.trainers.verl_manager
     reward.reward_manager.name=VerifierRewardManager
     +reward.reward_kwargs.run=my-run
     +reward.reward_kwargs.ladder=math
+    algorithm.adv_estimator=verified_grpo
 
 Beyond ``verl.compute_score`` it sends the prompt, the group and the policy version, reads chat messages
 where the agent loop leaves them, and can mask instead of raising. Tested with verl 0.9.1.
@@ -14,11 +15,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from verifier_service.domain.rewards import RewardRecord
 from verifier_service.trainers import chat
 from verifier_service.trainers.scoring import Misconfigured, Scored, Scoring, score
+from verifier_service.trainers.spans import turn_spans
+from verifier_service.trainers.tokens import turn_parts
 from verifier_service.trainers.verl import (
     MESSAGES,
     NAN,
@@ -27,6 +30,7 @@ from verifier_service.trainers.verl import (
     ladder_of,
     object_in,
     plain,
+    prompt_in,
     reference_in,
 )
 
@@ -62,11 +66,10 @@ class TurnScore(float):
 
     @classmethod
     def of(cls, record: RewardRecord) -> TurnScore:
-        """A record's reward; a judged turn contributes weight x its process reward / number of judged
-        turns, so that turns and outcome add up to the reward."""
-        judged = sum(value is not None for value in record.process)
-        share = record.process_weight / judged if judged else 0.0
-        return cls(record.reward or 0.0, [share * (value or 0.0) for value in record.process])
+        """A record's reward, which must be there; see ``turn_parts``."""
+        if record.reward is None:
+            raise ValueError(f"{record.trajectory} has no reward")
+        return cls(record.reward, turn_parts(record).tolist())
 
 
 @register("verifier")
@@ -78,9 +81,14 @@ class VerifierRewardManager(RewardManagerBase):  # type: ignore[misc]
     ``unscored``; and the arguments of ``Scoring``.
 
     ``unscored`` ``raise`` (the default): ``run_single`` raises ``NotVerified``, and verl's trainer of
-    version 1 goes on without the rollout. ``mask``: the score is NaN and ``verified`` is 0; needs one of
-    ``verl_advantages.NAMES`` as ``algorithm.adv_estimator``, because any other would spread the NaN.
+    version 1 goes on without the rollout. Where that can leave one rollout of a group alone
+    (``trainer_mode=sync``), ``algorithm.adv_estimator`` must be one of ``lone_safe``. ``mask``: the score
+    is NaN and ``verified`` is 0; needs one of ``verl_advantages.NAMES``, because any other would spread the
+    NaN. Another estimator is ``Misconfigured``.
     """
+
+    lone_safe: ClassVar[tuple[str, ...]] = (*verl_advantages.NAMES, *verl_advantages.LONE_SAFE)
+    """Estimators that do not take a lone rollout's reward for its advantage. A subclass may add its own."""
 
     def __init__(
         self,
@@ -95,17 +103,35 @@ class VerifierRewardManager(RewardManagerBase):  # type: ignore[misc]
             raise Misconfigured("reward.reward_kwargs.ladder says by which ladder to verify; it is not set")
         self._ladders = _plain_ladders(options.pop("ladder"))
         self._reference = str(options.pop("reference", "answer"))
-        self._unscored = _unscored(options.pop("unscored", "raise"), config.algorithm.adv_estimator)
+        self._unscored = _unscored(options.pop("unscored", "raise"))
+        self._check_estimator(config)
         self._run = str(options.pop("run", None) or config.trainer.experiment_name)
         self._options = options
         Scoring(run=self._run, ladder="", **options)  # a misspelt option stops the worker, not a rollout
+
+    def _check_estimator(self, config: Any) -> None:
+        """Raises ``Misconfigured`` where what was not verified would become an advantage."""
+        estimator = str(config.algorithm.adv_estimator)
+        if self._unscored == "mask" and estimator not in verl_advantages.NAMES:
+            raise Misconfigured(
+                "reward.reward_kwargs.unscored=mask needs algorithm.adv_estimator to be one of "
+                f"{', '.join(verl_advantages.NAMES)}; {estimator} would take a rollout without a reward "
+                "into its group's mean"
+            )
+        if self._unscored == "raise" and _loses_members(config) and estimator not in self.lone_safe:
+            raise Misconfigured(
+                "a rollout that was not verified is missing from its group, and algorithm.adv_estimator="
+                f"{estimator} gives the last one left its reward itself as advantage: set "
+                f"algorithm.adv_estimator=verified_grpo (or one of {', '.join(self.lone_safe)})"
+            )
 
     async def run_single(self, data: Any) -> dict[str, Any]:
         """``reward_score`` and ``reward_extra_info`` (see ``info``) of the last row of a ``DataProto``: the
         outputs before it belong to the same rollout. Raises ``NotVerified``, and what ``score`` raises."""
         item = data[-1:][0]
         fields = item.non_tensor_batch
-        ladder = ladder_of(self._ladders, str(fields["data_source"]))
+        source = str(fields.get("data_source", ""))
+        ladder = ladder_of(self._ladders, source)
         asked = Scoring(run=self._run, ladder=ladder, **self._options)
         extra = plain(fields.get("extra_info") or {})
         [scored] = await score(
@@ -113,7 +139,7 @@ class VerifierRewardManager(RewardManagerBase):  # type: ignore[misc]
             [
                 chat.submission(
                     ladder,
-                    prompt=_messages(fields.get("raw_prompt")) or extra.get("prompt", ""),
+                    prompt=_messages(fields.get("raw_prompt")) or prompt_in(extra),
                     completion=await self._completion(item),
                     reference=reference_in(
                         _ground_truth(fields.get("reward_model")), extra, self._reference
@@ -121,7 +147,7 @@ class VerifierRewardManager(RewardManagerBase):  # type: ignore[misc]
                     inputs=object_in(extra, "inputs"),
                     group=_text(fields.get("uid")),
                     policy_version=_text(fields.get("global_steps")),
-                    metadata={"data_source": str(fields["data_source"])},
+                    metadata={"data_source": source},
                 )
             ],
         )
@@ -143,10 +169,10 @@ class VerifierRewardManager(RewardManagerBase):  # type: ignore[misc]
         last = data.batch["attention_mask"][:, data.batch["prompts"].size(1) :].sum(dim=1) - 1
         for row, value in enumerate(scores):
             turns = value.turns if isinstance(value, TurnScore) else ()
-            ends = _ends(data.batch["response_mask"][row].tolist())
-            if turns and len(ends) == len(turns):
-                for end, earned in zip(ends, turns, strict=True):
-                    placed[row, end] += earned
+            spans = turn_spans(data.batch["response_mask"][row].tolist())
+            if turns and len(spans) == len(turns):
+                for span, earned in zip(spans, turns, strict=True):
+                    placed[row, span.stop - 1] += earned
                 placed[row, last[row]] -= sum(turns)
         return placed
 
@@ -167,22 +193,23 @@ def _score(scored: Scored) -> float:
     return NAN if scored.record is None or scored.reward is None else TurnScore.of(scored.record)
 
 
-def _unscored(chosen: object, estimator: object) -> Unscored:
+def _unscored(chosen: object) -> Unscored:
     if chosen == "raise":
         return "raise"
-    if chosen != "mask":
-        raise Misconfigured(f"reward.reward_kwargs.unscored must be 'raise' or 'mask', not {chosen!r}")
-    if str(estimator) not in verl_advantages.NAMES:
-        raise Misconfigured(
-            f"reward.reward_kwargs.unscored=mask needs algorithm.adv_estimator to be one of "
-            f"{', '.join(verl_advantages.NAMES)}; {estimator} would take a rollout without a "
-            "reward into its group's mean"
-        )
-    return "mask"
+    if chosen == "mask":
+        return "mask"
+    raise Misconfigured(f"reward.reward_kwargs.unscored must be 'raise' or 'mask', not {chosen!r}")
+
+
+def _loses_members(config: Any) -> bool:
+    """Whether verl trains on a group of which a rollout failed: its trainer of version 1 does in mode
+    ``sync``. Its asynchronous modes throw the group away, and the legacy trainer stops."""
+    version_1 = config.trainer.get("v1") or {}
+    return bool(config.trainer.get("use_v1", True)) and version_1.get("trainer_mode", "sync") == "sync"
 
 
 def _plain_ladders(ladders: Any) -> str | dict[str, str]:
-    if isinstance(ladders, Mapping) or hasattr(ladders, "items"):
+    if isinstance(ladders, Mapping):
         return {str(source): str(ladder) for source, ladder in ladders.items()}
     return str(ladders)
 
@@ -199,11 +226,3 @@ def _ground_truth(reward_model: object) -> object:
 
 def _text(value: object) -> str | None:
     return None if value is None else str(value)
-
-
-def _ends(mask: Sequence[int]) -> list[int]:
-    """Where each run of ones ends."""
-    following = [*mask[1:], 0]
-    return [
-        place for place, (one, after) in enumerate(zip(mask, following, strict=True)) if one and not after
-    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import posix
 import resource
 import sys
 
@@ -21,6 +21,7 @@ _ALL_FILE_RIGHTS = (1 << 16) - 1
 _READ_RIGHTS = (1 << 0) | (1 << 2) | (1 << 3)
 _ALL_NET_RIGHTS = 3
 _ALL_SCOPES = 3
+_KIND, _FOLDER = 0o170000, 0o040000  # of a file's mode, as in stat(2)
 
 
 def confine(uid: int, processes: int, file_mb: int, readable: tuple[str, ...], filter: bytes) -> None:
@@ -36,9 +37,9 @@ def confine(uid: int, processes: int, file_mb: int, readable: tuple[str, ...], f
     _lower(resource.RLIMIT_MSGQUEUE, 0)
     _stack()
     if uid >= 0:
-        os.setgroups([])
-        os.setresgid(uid, uid, uid)
-        os.setresuid(uid, uid, uid)
+        posix.setgroups([])
+        posix.setresgid(uid, uid, uid)
+        posix.setresuid(uid, uid, uid)
     elif not filter:
         # Becoming another user would have done this: no program may open this process's descriptors.
         _checked(_libc().prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "dumpable")
@@ -81,7 +82,7 @@ def _checked(result: int, what: str) -> int:
 
     if result < 0:
         code = ctypes.get_errno()
-        raise OSError(code, f"{what}: {os.strerror(code)}")
+        raise OSError(code, f"{what}: {posix.strerror(code)}")
     return result
 
 
@@ -103,13 +104,17 @@ def _landlock(readable: tuple[str, ...]) -> None:
     rights = (ctypes.c_uint64 * 3)(_ALL_FILE_RIGHTS, _ALL_NET_RIGHTS, _ALL_SCOPES)
     rules = _checked(libc.syscall(_CREATE, ctypes.byref(rights), 24, 0), "landlock_create_ruleset")
     for path in readable:
-        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        rule = _PathRule(_READ_RIGHTS if os.path.isdir(path) else (1 << 0) | (1 << 2), place)
+        place = posix.open(path, posix.O_PATH | posix.O_CLOEXEC)
+        rule = _PathRule(_READ_RIGHTS if _is_folder(path) else (1 << 0) | (1 << 2), place)
         _checked(libc.syscall(_ADD, rules, _RULE_PATH_BENEATH, rule, 0), f"landlock_add_rule {path}")
-        os.close(place)
+        posix.close(place)
     _checked(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     _checked(libc.syscall(_RESTRICT, rules, 0), "landlock_restrict_self")
-    os.close(rules)
+    posix.close(rules)
+
+
+def _is_folder(path: str) -> bool:
+    return posix.stat(path).st_mode & _KIND == _FOLDER
 
 
 def _PathRule(rights: int, place: int) -> Any:

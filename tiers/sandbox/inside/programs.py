@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
 import builtins
-import os
+import gc
+import posix
 import resource
 import sys
 
+from tiers.sandbox.inside.compiling import code_of
 from tiers.sandbox.inside.confine import limit_memory, seccomp
-from tiers.sandbox.inside.values import TooBig, Writer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ PRELUDE = "prelude.py"
 NOTE = 3
 
 
-def compiled(order: Order) -> list[CodeType]:
+def compiled(order: Order) -> list[Any]:
     """The code objects of an order's sources, in order. Raises what ``compile`` raises."""
     for name, body in order.get("write") or ():
         with open(f"/tmp/{name}", "wb") as file:
@@ -32,9 +32,7 @@ def compiled(order: Order) -> list[CodeType]:
     limit_memory(order["memory_mb"])
     sources = order["sources"]
     names = [*[PRELUDE] * (len(sources) - 1), FILE]
-    return [
-        compile(each, name, "exec", dont_inherit=True) for each, name in zip(sources, names, strict=False)
-    ]
+    return [code_of(each, name) for each, name in zip(sources, names, strict=False)]
 
 
 def syntax_fault(error: BaseException) -> str:
@@ -49,12 +47,13 @@ def syntax_fault(error: BaseException) -> str:
 def enter(order: Order, standard: Sequence[int], kept: Sequence[int]) -> None:
     """Take the new standard streams and the note (as 3), close all but ``kept``, accept the limits."""
     for number, descriptor in enumerate(standard):
-        os.dup2(descriptor, number)
+        posix.dup2(descriptor, number)
     low = NOTE + 1
     for descriptor in sorted(kept):
-        os.closerange(low, descriptor)
+        posix.closerange(low, descriptor)
         low = descriptor + 1
-    os.closerange(low, 1024)
+    posix.closerange(low, 1024)
+    gc.enable()  # nothing before needs it
     sys.set_int_max_str_digits(0)
     vars(builtins).update(exit=sys.exit, quit=sys.exit)  # what the module site would have given
     sys.argv = [FILE]
@@ -70,9 +69,7 @@ def job(order: Order, program: list[CodeType] | None, channel: Any) -> Callable[
     """What the forked process runs, after all frames of the zygote are gone."""
     verb = order["verb"]
     if verb == "exec":
-        return lambda: os.execve(  # noqa: S606
-            order["argv"][0], order["argv"], order["environment"]
-        )
+        return lambda: posix.execve(order["argv"][0], order["argv"], order["environment"])
     assert program is not None  # noqa: S101 - for mypy: the judge compiles first
     if verb == "script":
         return lambda: _ended(lambda: _guarded(lambda: execute(program, "__main__")))
@@ -106,21 +103,27 @@ def _ended(run: Callable[[], object]) -> None:
     except BaseException:  # noqa: BLE001 - whatever a program raises
         code = 1
         sys.excepthook(*sys.exc_info())
-    for act in (_threads_joined, atexit._run_exitfuncs, sys.stdout.flush, sys.stderr.flush):
+    for act in (_threads_joined, _exits_run, sys.stdout.flush, sys.stderr.flush):
         try:
             act()
         except BaseException:  # noqa: BLE001 - as at any interpreter's end: told, and gone on
             code = code or 120
             sys.excepthook(*sys.exc_info())
     if code is not None and not isinstance(code, int):
-        os.write(2, str(code).encode("utf-8", "backslashreplace") + b"\n")
-    os._exit(0 if code is None else code & 0xFF if isinstance(code, int) else 1)
+        posix.write(2, str(code).encode("utf-8", "backslashreplace") + b"\n")
+    posix._exit(0 if code is None else code & 0xFF if isinstance(code, int) else 1)
 
 
 def _threads_joined() -> None:
     threading = sys.modules.get("threading")
     if threading is not None:
         threading._shutdown()
+
+
+def _exits_run() -> None:
+    atexit = sys.modules.get("atexit")
+    if atexit is not None:
+        atexit._run_exitfuncs()
 
 
 def _guarded(run: Callable[[], object]) -> None:
@@ -130,7 +133,7 @@ def _guarded(run: Callable[[], object]) -> None:
     except SystemExit:
         raise
     except BaseException as error:
-        os.write(NOTE, b"E" + fault(error).encode("utf-8", "replace"))
+        posix.write(NOTE, b"E" + fault(error).encode("utf-8", "replace"))
         raise
 
 
@@ -154,13 +157,15 @@ def _series(order: Order, program: Sequence[CodeType], channel: Any) -> None:
 
 def _called(namespace: Mapping[str, Any], call: Order, room: int) -> tuple[bytes, bytes]:
     """One call: a value, or what was raised, or that there is nothing of that name."""
+    from tiers.sandbox.inside import values
+
     try:
         target = resolve(namespace, call["target"])
         if target is None:
             return b"N", b""
         value = target(*call["args"], **call["kwargs"])
-        return b"V", Writer(room=room).write(value).encode()
-    except TooBig as error:
+        return b"V", values.Writer(room=room).write(value).encode()
+    except values.TooBig as error:
         return b"B", str(error).encode()
     except BaseException as error:  # noqa: BLE001 - even SystemExit is only this call's failure
         return b"E", fault(error).encode("utf-8", "replace")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import marshal
-import os
+import posix
 import select
 import sys
 import time
@@ -25,6 +25,7 @@ READY, COMPILED, FAULT, ENDED, MESSAGE = b"R", b"C", b"F", b"T", b"M"
 HEADER = "exit={} signal={} wall={!r} cpu={!r} peak={} over={} out={} err={} note={}\n"
 _CHUNK = 1 << 16
 _CONVERSATIONS = ("session", "series")
+_ORDERS, _RESULTS = 100, 101  # far from what a program opens
 
 
 class Channel:
@@ -48,17 +49,17 @@ class Channel:
         """Write one answer. Raises ``OSError`` when the judge has gone."""
         rest = memoryview(kind + len(body).to_bytes(4, "big") + body)
         while rest:
-            rest = rest[os.write(self.results, rest) :]
+            rest = rest[posix.write(self.results, rest) :]
 
     def close(self) -> None:
         """Close both ends."""
-        os.close(self.orders)
-        os.close(self.results)
+        posix.close(self.orders)
+        posix.close(self.results)
 
     def _exactly(self, count: int) -> bytes | None:
         parts = []
         while count:
-            part = os.read(self.orders, min(count, 1 << 20))
+            part = posix.read(self.orders, min(count, 1 << 20))
             if not part:
                 return None
             parts.append(part)
@@ -70,16 +71,16 @@ class Pipes:
     """Of one run: (reader, writer) for input, output, errors and the note that a program leaves."""
 
     def __init__(self) -> None:
-        self.stdin, self.out, self.err, self.note = (os.pipe() for _ in range(4))
+        self.stdin, self.out, self.err, self.note = (posix.pipe() for _ in range(4))
 
 
 def main() -> Callable[[], None] | None:
     """Serve orders. In a forked child, returns what it has to run once all frames here are gone."""
-    channel = Channel(_moved(0), _moved(1))
-    nowhere = os.open("/dev/null", os.O_RDWR)
+    channel = Channel(posix.dup2(0, _ORDERS, False), posix.dup2(1, _RESULTS, False))
+    nowhere = posix.open("/dev/null", posix.O_RDWR)
     for standard in (0, 1, 2):
-        os.dup2(nowhere, standard)
-    os.close(nowhere)
+        posix.dup2(nowhere, standard)
+    posix.close(nowhere)
     setup = channel.receive()
     try:
         confine(*setup["confinement"])
@@ -88,21 +89,19 @@ def main() -> Callable[[], None] | None:
         return None
     channel.send(READY, b"")
     program: Any = None
+    runs = 0
     gc.freeze()
     while (order := channel.receive()) is not None:
         if order["verb"] == "compile":
             program = _compile(channel, order)
         elif order["verb"] != "kill":  # that one came too late
+            runs += 1
+            if runs > 1:
+                _between(order, tidy=setup["tidy"])
             job = _run(channel, order, program, tidy=setup["tidy"])
             if job is not None:
                 return job
     return None
-
-
-def _moved(descriptor: int) -> int:
-    import fcntl
-
-    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 100)
 
 
 def _compile(channel: Channel, order: dict[str, Any]) -> Any:
@@ -120,26 +119,26 @@ def _run(channel: Channel, order: dict[str, Any], program: Any, *, tidy: bool) -
         # Where /dev/stdin leads: there is no /proc that could lead to the pipe.
         with open("/tmp/.stdin", "wb") as copy:
             copy.write(order["stdin"])
-        os.chmod("/tmp/.stdin", 0o444)
+        posix.chmod("/tmp/.stdin", 0o444)
     pipes = Pipes()
     started = time.monotonic()
-    child = os.fork()
+    child = posix.fork()
     if child == 0:
         session = order["verb"] in _CONVERSATIONS
         kept = (channel.orders, channel.results) if session else ()
         programs.enter(order, (pipes.stdin[0], pipes.out[1], pipes.err[1], pipes.note[1]), kept)
         return programs.job(order, program, channel if session else None)
     for descriptor in (pipes.stdin[0], pipes.out[1], pipes.err[1], pipes.note[1]):
-        os.close(descriptor)
+        posix.close(descriptor)
     watch = _Watch(child, pipes, order, None if order["verb"] in _CONVERSATIONS else channel)
     watch.follow()
     status, usage = watch.reap()
     if tidy:
-        _sweep(order.get("files") or ())
-    signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        _sweep()
+    signal = posix.WTERMSIG(status) if posix.WIFSIGNALED(status) else 0
     out, err, note = (bytes(watch.kept[each[0]]) for each in (pipes.out, pipes.err, pipes.note))
     header = HEADER.format(
-        os.WEXITSTATUS(status) if os.WIFEXITED(status) else -1,
+        posix.WEXITSTATUS(status) if posix.WIFEXITED(status) else -1,
         signal,
         time.monotonic() - started,
         usage.ru_utime + usage.ru_stime,
@@ -165,20 +164,20 @@ class _Watch:
         self._rest = memoryview(order.get("stdin") or b"")
         self._room = order["output"]
         self._channel = channel
-        self._end = os.pidfd_open(child)
+        self._end = posix.pidfd_open(child)
         self._poll = select.poll()
         for descriptor in (*self.kept, self._end):
             self._poll.register(descriptor, select.POLLIN)
         if channel is not None:
             self._poll.register(channel.orders, select.POLLIN)
-        os.set_blocking(self._feed, False)
+        posix.set_blocking(self._feed, False)
         self._feeding = bool(self._rest)
         if self._feeding:
             self._poll.register(self._feed, select.POLLOUT)
         else:
             self._stop_feeding()
         for descriptor in self.kept:
-            os.set_blocking(descriptor, False)
+            posix.set_blocking(descriptor, False)
 
     def follow(self) -> None:
         """Return when the program has ended, or was ended for its output or by order."""
@@ -193,7 +192,7 @@ class _Watch:
                 self._channel.receive_bytes()
                 self.over = "order"
             if self.over:
-                os.kill(self._child, 9)
+                posix.kill(self._child, 9)
                 return
             if self._end in ready:
                 for descriptor in self.kept:
@@ -203,15 +202,15 @@ class _Watch:
 
     def reap(self) -> tuple[int, Any]:
         """The exit status and the resources used."""
-        _, status, usage = os.wait4(self._child, 0)
+        _, status, usage = posix.wait4(self._child, 0)
         for descriptor in (*self.kept, self._end):
-            os.close(descriptor)
+            posix.close(descriptor)
         self._stop_feeding()
         return status, usage
 
     def _write(self) -> None:
         try:
-            self._rest = self._rest[os.write(self._feed, self._rest[:_CHUNK]) :]
+            self._rest = self._rest[posix.write(self._feed, self._rest[:_CHUNK]) :]
         except BlockingIOError:
             return
         except OSError:
@@ -226,13 +225,13 @@ class _Watch:
         self._rest = memoryview(b"")
         if self._feeding:
             self._poll.unregister(self._feed)
-        os.close(self._feed)
+        posix.close(self._feed)
         self._feed = -1
 
     def _take(self, descriptor: int, *, drain: bool = False) -> bool:
         """Keep what is there. When draining: whether more may come; else: whether limits still hold."""
         try:
-            part = os.read(descriptor, _CHUNK)
+            part = posix.read(descriptor, _CHUNK)
         except BlockingIOError:
             return not drain
         kept = self.kept[descriptor]
@@ -248,21 +247,28 @@ class _Watch:
         return True
 
 
-def _sweep(keep: tuple[str, ...]) -> None:
-    """End whatever a run left behind in this process namespace, and empty the temporary folder."""
-    if os.getppid() != 1:
+def _between(order: dict[str, Any], *, tidy: bool) -> None:
+    """Before a run that is not the first: the files of the last one go, and what many programs import
+    stays in memory for all that come."""
+    if tidy:
+        _empty("/tmp", order.get("files") or ())
+    import os  # noqa: F401
+
+
+def _sweep() -> None:
+    """End whatever a run left behind in this process namespace."""
+    if posix.getppid() != 1:
         raise RuntimeError("not alone in a process namespace")
     try:
-        os.kill(-1, 9)
+        posix.kill(-1, 9)
     except ProcessLookupError:
         pass
     while True:
         try:
-            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+            if posix.waitpid(-1, posix.WNOHANG)[0] == 0:
                 break
         except ChildProcessError:
             break
-    _empty("/tmp", keep)
 
 
 def _empty(folder: str, keep: tuple[str, ...]) -> None:
@@ -273,11 +279,11 @@ def _empty(folder: str, keep: tuple[str, ...]) -> None:
         for inner in folders:
             for deeper in _clear(inner, lambda _: True):
                 lifted += 1
-                while os.path.lexists(f"{folder}/{lifted}"):
+                while _there(f"{folder}/{lifted}"):
                     lifted += 1
-                _tried(os.chmod, deeper, 0o700)
-                _tried(os.rename, deeper, f"{folder}/{lifted}")
-            _tried(os.rmdir, inner)
+                _tried(posix.chmod, deeper, 0o700)
+                _tried(posix.rename, deeper, f"{folder}/{lifted}")
+            _tried(posix.rmdir, inner)
         if before == lifted:
             return
 
@@ -285,18 +291,26 @@ def _empty(folder: str, keep: tuple[str, ...]) -> None:
 def _clear(folder: str, meant: Callable[[str], bool]) -> list[str]:
     """Remove the files of a folder, and return the folders in it."""
     folders = []
-    _tried(os.chmod, folder, 0o1777 if folder == "/tmp" else 0o700)
+    _tried(posix.chmod, folder, 0o1777 if folder == "/tmp" else 0o700)
     try:
-        with os.scandir(folder) as entries:
+        with posix.scandir(folder) as entries:
             for entry in entries:
                 if meant(entry.name):
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.path)
                     else:
-                        _tried(os.unlink, entry.path)
+                        _tried(posix.unlink, entry.path)
     except OSError:
         pass
     return folders
+
+
+def _there(path: str) -> bool:
+    try:
+        posix.lstat(path)
+    except OSError:
+        return False
+    return True
 
 
 def _tried(act: Callable[..., object], *args: Any) -> None:

@@ -20,9 +20,6 @@ from verifier_service.domain.rewards import RewardRecord
 from verifier_service.domain.trajectories import TrajectorySubmission
 
 ID_PREFIX = "s-"
-MAX_ENDING = 64
-FENCES = (("<|", "|>"), ("<｜", "｜>"))  # of most chat templates; the second is DeepSeek's
-ENDINGS = ("</s>", "<eos>", "<end_of_turn>")
 
 Item: TypeAlias = TrajectorySubmission | InvalidInput
 
@@ -167,45 +164,3 @@ def _object(text: str) -> dict[str, Any] | None:
     except (strict_json.Flaw, json.JSONDecodeError, RecursionError):
         return None
     return value if isinstance(value, dict) and end == len(text) else None
-
-
-def completion_of(prompt: str, query: str) -> str | None:
-    """What follows ``prompt`` in ``query``; null when it does not begin so.
-
-    Tokenizers that decode what they encoded may change white space: where the texts differ otherwise, too,
-    nobody can tell the prompt from the completion.
-    """
-    if query.startswith(prompt):
-        return query[len(prompt) :]
-    at = 0
-    for character in prompt:
-        if character.isspace():
-            continue
-        while at < len(query) and query[at].isspace():
-            at += 1
-        if at == len(query) or query[at] != character:
-            return None
-        at += 1
-    return query[at:]
-
-
-def without_end(text: str, chosen: Sequence[str] = ()) -> str:
-    """A completion without the end tokens, and the white space around them, that were decoded with it."""
-    while True:
-        bare = text.rstrip()
-        length = _ending(bare, chosen)
-        if length == 0:
-            return text
-        text = bare[:-length]
-
-
-def _ending(text: str, chosen: Sequence[str]) -> int:
-    known = tuple(chosen) or ENDINGS
-    found = next((len(ending) for ending in known if ending and text.endswith(ending)), 0)
-    if found or chosen:
-        return found
-    for opens, closes in FENCES:
-        at = text.rfind(opens, max(0, len(text) - MAX_ENDING)) if text.endswith(closes) else -1
-        if at >= 0 and not any(character.isspace() for character in text[at:]):
-            return len(text) - at
-    return 0

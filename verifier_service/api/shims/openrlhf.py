@@ -22,13 +22,12 @@ from verifier_service.api.shims.asked import (
     Manner,
     Outcome,
     TrainerRequest,
-    completion_of,
     decoded,
     made,
     reference_of,
     texts,
-    without_end,
 )
+from verifier_service.domain.completions import completion_of, without_end
 from verifier_service.domain.errors import InvalidInput
 from verifier_service.domain.records import JsonValue
 

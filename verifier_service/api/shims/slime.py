@@ -18,8 +18,8 @@ from verifier_service.api.shims.asked import (
     decoded,
     made,
     reference_of,
-    without_end,
 )
+from verifier_service.domain.completions import without_end
 from verifier_service.domain.errors import InvalidInput
 from verifier_service.domain.records import JsonObject, JsonValue
 
