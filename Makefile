@@ -2,6 +2,7 @@
 # passes the tests. `make check` is what CI runs first.
 PYTHON ?= python3
 VENV   := .venv
+JOBS   ?= 2
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
@@ -22,8 +23,9 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Two files at a time: tests wait for processes, deadlines and disks as much as they compute.
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 # The real packages of the trainers, in environments below .venvs: gigabytes, so not part of `make test`.
 # `make test-trainers ONLY="trl-verl"` runs some of them.

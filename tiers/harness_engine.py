@@ -44,6 +44,8 @@ class Engine:
         self._alarm, self._bell = os.pipe()
         os.set_blocking(self._alarm, False)
         os.set_blocking(self._bell, False)
+        self._ringing = threading.Lock()
+        self._ended = False
         self._thread = threading.Thread(target=self._run, name="harness", daemon=True)
 
     def start(self) -> None:
@@ -56,9 +58,10 @@ class Engine:
         self.ring()
 
     def ring(self) -> None:
-        """Make the thread look up: something has changed."""
-        with suppress(BlockingIOError):
-            os.write(self._bell, b"!")
+        """Make the thread look up: something has changed. Once it has ended nothing happens."""
+        with self._ringing, suppress(BlockingIOError):
+            if not self._ended:
+                os.write(self._bell, b"!")
 
     def results(self, patience: float) -> Results:
         """Wait for results. Raises what ended the thread."""
@@ -82,8 +85,10 @@ class Engine:
         self.ring()
         if self._thread.ident is not None:
             self._thread.join()
-        os.close(self._alarm)
-        os.close(self._bell)
+        with self._ringing:
+            self._ended = True
+            os.close(self._alarm)
+            os.close(self._bell)
 
     def _run(self) -> None:
         try:

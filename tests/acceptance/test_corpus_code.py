@@ -77,8 +77,11 @@ def test_no_attack_is_ever_accepted_and_none_leaves_anything(client: httpx.Clien
     assert len(cases) >= 600
     before = _left()
     told = judged(client, cases)
+    # A machine that is too busy says so, and to come again: that is no verdict yet.
+    again = [case for case in cases if _retryable(told[case["id"]])]
+    told |= judged(client, again)
     wrong = {
-        name: result
+        name: (result["reward"]["reward"], result["reward"]["reason"])
         for name, result in told.items()
         if result["status"] != "invalid" and result["reward"]["reward"] != 0.0
     }
@@ -92,6 +95,11 @@ def test_no_attack_is_ever_accepted_and_none_leaves_anything(client: httpx.Clien
         time.sleep(1.0)
         left &= _left()
     assert left == set()
+
+
+def _retryable(result: dict[str, Any]) -> bool:
+    reward = result["reward"] or {}
+    return "reward" in reward and reward["reward"] is None and bool(reward["reason"]["retryable"])
 
 
 def _left() -> set[str]:

@@ -102,3 +102,17 @@ def test_closing_from_another_thread_gives_the_rest_back() -> None:
     assert verifier_children() == []
     (late,) = harness.run(jobs("ok"), nobody)
     assert isinstance(late, Released)
+
+
+def test_closing_in_the_moment_when_a_run_ends_is_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine is over, the harness still knows it: its bell may be anybody's descriptor by now."""
+    harness = make_harness()
+    leave = harness._leave
+
+    def closed_first() -> None:
+        harness.close()
+        leave()
+
+    monkeypatch.setattr(harness, "_leave", closed_first)
+    [done] = list(harness.run(jobs("ok"), set, lambda: None))
+    assert isinstance(done, Done)

@@ -164,6 +164,12 @@ def test_one_bad_item_is_null_with_a_reason_and_others_go_on(client: httpx.Clien
     ]
 
 
+def test_bytes_that_are_no_text_are_refused_by_that_name(client: httpx.Client) -> None:
+    for form in ("openrlhf", "slime", "nemo_gym"):
+        answer = post(client, form, b'{"query": ["\xff"], "prompts": [""], "response": "\xff"}')
+        assert (answer.status_code, answer.json()["code"]) == (422, "not_utf8")
+
+
 def test_a_request_that_comes_again_is_the_same_trajectory(client: httpx.Client) -> None:
     for form, body in (("openrlhf", openrlhf(OK)), ("slime", slime(OK)), ("nemo_gym", gym(OK))):
         run = fresh()
@@ -231,6 +237,7 @@ def test_gym_labels_come_from_the_field_that_is_named(client: httpx.Client) -> N
         ("p", "pa|>", {}, "a|>"),
         ("p", "pa STOP", {"end": "STOP"}, "a "),
         ("p", "pa</s>", {"end": "STOP"}, "a</s>"),
+        ("p", "puse <|im_start|>", {"end": ""}, "use <|im_start|>"),
     ],
 )
 def test_the_completion_is_what_follows_the_prompt(

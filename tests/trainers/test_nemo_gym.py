@@ -19,15 +19,31 @@ from nemo_gym.base_resources_server import BaseVerifyResponse
 from nemo_gym.openai_utils import NeMoGymResponse
 from nemo_gym.server_utils import GlobalAIOHTTPAsyncClientConfig, ServerClient
 from omegaconf import OmegaConf
+from pydantic import ValidationError
 from responses_api_agents.simple_agent.app import SimpleAgent, SimpleAgentConfig, SimpleAgentRunRequest
 
 from tests.support.server import fresh
 from tests.support.trouble import FAILS, HANGS, OK, WRONG, Trouble
 from verifier_service.trainers import nemo_gym as adapter
-from verifier_service.trainers.nemo_gym import MASKS, VerifierConfig, VerifierResourcesServer
+from verifier_service.trainers.nemo_gym import VerifierConfig, VerifierResourcesServer
 
 OUTAGE_S = 20.0
 HOST = "127.0.0.1"
+
+
+def configured(**options: Any) -> VerifierConfig:
+    """The server's part of a Gym's YAML."""
+    return VerifierConfig(
+        **{
+            "host": HOST,
+            "port": 1,
+            "entrypoint": "app.py",
+            "name": "verifier",
+            "run": "r",
+            "ladder": "spoken",
+            **options,
+        }
+    )
 
 
 class Serving:
@@ -48,19 +64,9 @@ class Serving:
 class Gym:
     """A simple agent whose policy says what it is told to, and a resources server of ours for one run."""
 
-    def __init__(self, trouble: Trouble, run: str, seconds: float = 60.0) -> None:
+    def __init__(self, trouble: Trouble, run: str, **options: Any) -> None:
         self.says: list[str] = []
-        config = VerifierConfig(
-            host=HOST,
-            port=1,
-            entrypoint="app.py",
-            name="verifier",
-            run=run,
-            ladder="spoken",
-            seconds=seconds,
-            url=trouble.url,
-            key=trouble.key,
-        )
+        config = configured(run=run, url=trouble.url, key=trouble.key, **options)
         server = VerifierResourcesServer(config=config, server_client=MagicMock(spec=ServerClient))
         self._policy = Serving(self._speaking())
         self._resources = Serving(server.setup_webserver())
@@ -158,9 +164,7 @@ def calm(trouble: Trouble) -> Iterator[None]:
 
 
 def unmeasured(result: Any) -> bool:
-    """No number that a Gym of this version would take for a measurement."""
-    if MASKS:
-        return bool(result.mask_sample) and bool(result.failure_reason)
+    """No result at all, so that no trainer has a number for it."""
     return isinstance(result, ClientResponseError) and result.status == 503
 
 
@@ -181,10 +185,15 @@ def test_rollouts_are_verified(trouble: Trouble) -> None:
 
 
 @pytest.mark.parametrize("said", [FAILS, HANGS])
-def test_what_was_not_verified_is_masked_or_an_error_with_the_reason(gym: Gym, said: str) -> None:
+@pytest.mark.parametrize("masks", [False, True])
+def test_what_was_not_verified_is_an_error_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, gym: Gym, said: str, masks: bool
+) -> None:
+    """Also under a Gym that knows masks: they are for who asks for them."""
+    monkeypatch.setattr(adapter, "MASKS", masks)
     [bad] = gym.rollouts(said)
     assert unmeasured(bad)
-    assert "unverifiable" in (bad.failure_kind if MASKS else bad.response_content.decode())
+    assert "unverifiable" in bad.response_content.decode()
     [good] = gym.rollouts(OK)
     assert good.reward == 1.0
 
@@ -221,17 +230,42 @@ def test_a_hanging_item_is_answered_in_time(trouble: Trouble) -> None:
     assert unmeasured(stuck)
 
 
-def test_under_a_gym_that_knows_masks_the_rollout_is_masked(
-    monkeypatch: pytest.MonkeyPatch, gym: Gym
-) -> None:
+def test_a_mask_is_for_who_asks_for_it(monkeypatch: pytest.MonkeyPatch, trouble: Trouble) -> None:
     monkeypatch.setattr(adapter, "MASKS", True)
+    gym = Gym(trouble, fresh(), unscored="mask")
     [bad] = gym.rollouts(FAILS)
-    assert (bad.model_extra["mask_sample"], bad.model_extra["failure_kind"]) == (
-        True,
-        "verifier-service:unverifiable",
-    )
     [good] = gym.rollouts(OK)
+    gym.close()
+    assert (bad.reward, bad.model_extra["mask_sample"]) == (0.0, True)
+    assert bad.model_extra["failure_kind"] == "verifier-service:unverifiable"
+    assert bad.model_extra["failure_reason"]
     assert (good.reward, good.model_extra["mask_sample"]) == (1.0, False)
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"unscored": "zero"}, "unscored"),
+        ({"seconds": float("nan")}, "seconds"),
+        ({"retry_s": -1}, "retry_s"),
+        ({"until": "soon"}, "until"),
+    ],
+)
+def test_a_wrong_option_is_refused_by_name(options: dict[str, Any], field: str) -> None:
+    with pytest.raises(ValidationError, match=field):
+        configured(**options)
+
+
+def test_a_mask_is_refused_where_gym_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapter, "MASKS", False)
+    with pytest.raises(ValidationError, match="does not declare mask_sample"):
+        configured(unscored="mask")
+    monkeypatch.setattr(adapter, "MASKS", True)
+    assert configured(unscored="mask").unscored == "mask"
+
+
+def test_the_key_is_not_shown_with_the_configuration() -> None:
+    assert "secret" not in repr(configured(key="secret"))
 
 
 def test_gyms_own_client_reaches_the_route(trouble: Trouble) -> None:

@@ -19,7 +19,13 @@ from tests.support.trouble import FAILS, HANGS, OK, WRONG, Trouble, free_port
 from tests.trainers.episodes import ACTIONS, PROCESS, TOOLS, TURNS, WEIGHT, furnish
 from verifier_service.trainers.chat import submission
 from verifier_service.trainers.episodes import Task
-from verifier_service.trainers.openenv import TextAction, VerifiedEnvironment, VerifiedRubric, app_of
+from verifier_service.trainers.openenv import (
+    NoTask,
+    TextAction,
+    VerifiedEnvironment,
+    VerifiedRubric,
+    app_of,
+)
 from verifier_service.trainers.scoring import Scoring
 
 OUTAGE_S = 20.0
@@ -146,7 +152,7 @@ def test_mistakes_are_named(trouble: Trouble) -> None:
     environment = Tooled(scoring(trouble), TASKS)
     with pytest.raises(ValueError, match="task: name one"):
         environment.step(TextAction(text=OK))
-    with pytest.raises(KeyError):
+    with pytest.raises(NoTask, match="there is none called 'nothing'"):
         environment.reset(task="nothing")
     environment.reset(task="four")
     environment.step(TextAction(text=OK))
@@ -154,6 +160,17 @@ def test_mistakes_are_named(trouble: Trouble) -> None:
         environment.step(TextAction(text=OK))
     with pytest.raises(ValueError, match="tasks: at least one"):
         Tooled(scoring(trouble), {})
+
+
+def test_a_task_that_there_is_not_is_the_clients_mistake(trouble: Trouble) -> None:
+    with over_http(scoring(trouble)) as client:
+        answers = [
+            client.post("/step", json={"action": {"text": OK, "task": "nothing"}}),
+            client.post("/step", json={"action": {"text": OK}}),
+            client.post("/reset", json={"task": "nothing"}),
+        ]
+    assert [answer.status_code for answer in answers] == [422] * 3
+    assert "'nothing'" in answers[0].json()["detail"]
 
 
 def test_the_clients_timeout_ends_the_wait(trouble: Trouble) -> None:

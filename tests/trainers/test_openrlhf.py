@@ -242,6 +242,40 @@ def test_the_agent_names_groups_and_hands_over_references(trouble: Trouble) -> N
     assert [one.reference for one in cases if one.answer == OK] == [{"smiles": "CCO"}] * 2
 
 
+@pytest.mark.parametrize(
+    ("chosen", "single", "last"),
+    [
+        ((), "use", "use"),
+        (("",), "use</s>", "use</s>" + EOS),
+        ((EOS,), "use</s>", "use</s>"),
+        ((EOS, "se</s>"), "u", "u"),
+    ],
+)
+def test_what_is_cut_off_completions_may_be_chosen(
+    trouble: Trouble, chosen: tuple[str, ...], single: str, last: str
+) -> None:
+    """An action has the model's own end token, a completion is decoded without."""
+    scored = Scoring(run=fresh(), ladder="spoken", url=trouble.url, key=trouble.key)
+
+    class Instance(adapter.AgentInstance):
+        scoring = scored
+        ends = chosen
+
+    class Single(adapter.AgentExecutor):
+        scoring = scored
+        ends = chosen
+
+    class Turns(adapter.TurnsExecutor):
+        instance = Instance
+
+    for executor in (Single(), Turns()):
+        Engine(executor).group(["use</s>"])
+    with trouble.client() as client:
+        records = client.rewards(scored.run, wait_s=5).records
+        cases = [client.trajectory(scored.run, name) for name in {one.trajectory for one in records}]
+    assert sorted(one.answer for one in cases) == sorted([single, last])
+
+
 def episodes(trouble: Trouble, run: str, turns: int) -> Engine:
     class Instance(adapter.AgentInstance):
         scoring = Scoring(run=run, ladder="spoken", url=trouble.url, key=trouble.key)

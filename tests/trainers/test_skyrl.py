@@ -326,7 +326,7 @@ def test_the_generator_masks_the_group_of_an_unscored_sample(trouble: Trouble) -
     output, made = generated(Generator, registered(trouble), MIXED)
     assert kept(output) == [False] * 4 + [True] * 4
     assert sums(output) == pytest.approx([0.0] * 4 + [1 + EARNED] * 2 + [EARNED] * 2)
-    assert output["rollout_metrics"]["verifier/unscored"] == 0.25
+    assert output["rollout_metrics"]["verifier/avg_unscored"] == 0.25
     assert output["rollout_metrics"]["verifier/unscored/unverifiable"] == 2.0
     found = advantages(RayPPOTrainer, output, made, UIDS)
     assert found[:4] == [0.0] * 4
@@ -376,7 +376,7 @@ def test_requests_that_are_delivered_twice_do_not_count_twice(trouble: Trouble) 
     finally:
         trouble.duplicate(False)
     assert sums(output) == pytest.approx([1 + EARNED, EARNED] * 4)
-    assert output["rollout_metrics"]["environment/verifier/turns"] == 3
+    assert output["rollout_metrics"]["environment/verifier/avg_turns"] == 3
 
 
 def test_a_rollout_that_the_context_ends_is_masked(trouble: Trouble) -> None:

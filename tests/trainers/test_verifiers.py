@@ -18,8 +18,8 @@ from verifiers.v1.utils.retries import trace_should_retry
 
 from tests.support.server import fresh
 from tests.support.trouble import FAILS, HANGS, OK, WRONG, Trouble
-from verifier_service.client import Wait
-from verifier_service.trainers.scoring import Scoring
+from verifier_service.client import NotAuthenticated, Wait
+from verifier_service.trainers.scoring import Misconfigured, Scoring
 from verifier_service.trainers.verifiers import VerifiedRubric, reward
 
 OUTAGE_S = 20.0
@@ -191,11 +191,104 @@ def test_a_service_that_stays_away_is_tried_again_by_verifiers(trouble: Trouble)
     assert output["error"]["error"] == "VerificationFailed"
 
 
-def test_a_mistake_in_the_configuration_is_no_zero(trouble: Trouble) -> None:
-    for wrong in (scoring(trouble, key="vk_wrong"), scoring(trouble, ladder="no-such-ladder")):
-        [output] = rolled_out(wrong, OK)
-        assert math.isnan(output["reward"])
-        assert output["error"]["error"] == "Unverified"
+def test_a_mistake_in_the_configuration_stops_the_run(trouble: Trouble) -> None:
+    with pytest.raises(NotAuthenticated):
+        rolled_out(scoring(trouble, key="vk_wrong"), OK)
+    with pytest.raises(Misconfigured, match="no-such-ladder"):
+        in_group(scoring(trouble, ladder="no-such-ladder"), OK, WRONG)
+
+
+# With rubrics of one's own
+
+
+async def says_ok(completion: Any) -> float:
+    """A reward of one's own: 0 for the wrong answer, 1 for all others, also for unscored ones."""
+    return float(completion[-1]["content"] != WRONG)
+
+
+def lengths(completions: list[Any]) -> list[float]:
+    """A group reward of one's own."""
+    return [float(len(completions)) for _ in completions]
+
+
+async def marks_its_steps(state: Any) -> float:
+    """A reward that writes a step's reward itself."""
+    state["trajectory"][0]["reward"] = 7.0
+    return 0.0
+
+
+def mine(*functions: Any, weight: float = 0.2) -> Any:
+    return vf.Rubric(funcs=list(functions), weights=[weight] * len(functions))
+
+
+SAID = (OK, WRONG, FAILS, HANGS)
+SUMS = [1.2, 0.0, None, None]
+ADVANTAGES = [0.6, -0.6, None, None]
+
+
+def near(values: list[float | None]) -> list[Any]:
+    return [None if value is None else pytest.approx(value) for value in values]
+
+
+@pytest.mark.parametrize("others", [[mine(says_ok)], [mine(says_ok), mine(lengths, weight=0.0)]])
+def test_rubrics_of_ones_own_leave_unscored_rollouts_without_a_number(
+    trouble: Trouble, others: list[Any]
+) -> None:
+    rubric = VerifiedRubric(scoring(trouble), others=others)
+    states = [state_saying(text) for text in SAID]
+    asyncio.run(rubric.score_group(states))
+    assert [None if math.isnan(state["reward"]) else state["reward"] for state in states] == near(SUMS)
+    assert [state["error"] is None for state in states if "error" in state] == [False, False]
+    assert [state["advantage"] for state in states] == near(ADVANTAGES)
+    steps = [state["trajectory"][0] for state in states]
+    assert [step["advantage"] for step in steps] == near(ADVANTAGES)
+    assert [step["reward"] for step in steps] == near(SUMS)
+    assert [state["metrics"]["says_ok"] for state in states] == [1.0, 0.0, 1.0, 1.0]
+    alone = [state_saying(text) for text in SAID]
+    asyncio.run(asyncio.wait_for(each(VerifiedRubric(scoring(trouble), others=[mine(says_ok)]), alone), 30))
+    assert [None if math.isnan(state["reward"]) else state["reward"] for state in alone] == near(SUMS)
+
+
+async def each(rubric: Any, states: list[Any]) -> None:
+    await asyncio.gather(*(rubric.score_rollout(state) for state in states))
+
+
+def test_what_a_reward_function_writes_into_a_step_stays(trouble: Trouble) -> None:
+    [state] = states = [state_saying(OK)]
+    asyncio.run(VerifiedRubric(scoring(trouble), others=[mine(marks_its_steps)]).score_group(states))
+    assert state["trajectory"] == [{"advantage": 0.0, "reward": 7.0}]
+
+
+def group_states(rubric: Any) -> list[Any]:
+    """The rollouts of one prompt as an environment leaves them, its own rubrics added."""
+    data = Dataset.from_list([{"question": "act please", "answer": "4"}])
+    env = vf.SingleTurnEnv(dataset=data, rubric=rubric)
+    inputs = [dict(env.get_dataset()[0]) for _ in SAID]
+    states: list[Any] = asyncio.run(env._run_group_states(inputs, Scripted(*SAID), "m", {}))
+    return states
+
+
+def test_the_rubrics_that_an_environment_adds_change_nothing(trouble: Trouble) -> None:
+    states = group_states(VerifiedRubric(scoring(trouble), others=[mine(says_ok)]))
+    assert [state["metrics"]["num_turns"] for state in states] == [1.0] * 4
+    by_text = {state["completion"][-1]["content"]: state for state in states}
+    found = [by_text[text] for text in SAID]
+    assert [state["advantage"] for state in found] == near(ADVANTAGES)
+    assert [state["trajectory"][0]["advantage"] for state in found] == near(ADVANTAGES)
+    assert [state["trajectory"][0]["reward"] for state in found] == near(SUMS)
+
+
+def test_a_plain_group_of_rubrics_is_refused(trouble: Trouble) -> None:
+    with pytest.raises(Misconfigured, match="others"):
+        group_states(vf.RubricGroup(rubrics=[VerifiedRubric(scoring(trouble)), mine(says_ok)]))
+
+
+def test_an_environment_that_is_told_not_to_score_has_no_number(trouble: Trouble) -> None:
+    env = environment(scoring(trouble))
+    env.set_score_rollouts(False)
+    row = dict(env.get_dataset()[0])
+    output = asyncio.run(env.run_rollout(row, Scripted(OK), "m", {}))
+    assert math.isnan(output["reward"])
 
 
 # v1

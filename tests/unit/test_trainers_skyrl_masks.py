@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import types
 from typing import Any
 
 import pytest
 
+from verifier_service.trainers.scoring import Misconfigured
+from verifier_service.trainers.skyrl_evaluation import NONE, UNVERIFIED, Row, over_verified
 from verifier_service.trainers.skyrl_masks import (
     MARK,
-    UNVERIFIED,
     LeavesOutUnscored,
     Mark,
     MasksUnscored,
@@ -48,8 +50,8 @@ def test_a_group_with_an_unscored_member_is_masked_whole() -> None:
     assert masked["stop_reasons"] == ["stop", UNVERIFIED, "stop", "stop", "stop", "stop"]
     assert masked["rollout_metrics"] == {
         "generate/x": 1.0,
-        "verifier/unscored": 1 / 6,
-        "verifier/masked": 0.5,
+        "verifier/avg_unscored": 1 / 6,
+        "verifier/avg_masked": 0.5,
         "verifier/unscored/pending": 1.0,
     }
 
@@ -132,8 +134,18 @@ def test_unscored_rows_stand_alone_and_padding_stays() -> None:
     assert apart == ["p", f"p/{UNVERIFIED}/1", "q", "pad0"]
 
 
+def settings(**algorithm: Any) -> Any:
+    fields = {"advantage_estimator": "grpo", "advantage_batch_normalize": False, **algorithm}
+    return types.SimpleNamespace(
+        trainer=types.SimpleNamespace(algorithm=types.SimpleNamespace(**fields)),
+    )
+
+
 class Trainer:
     """Stands for SkyRL's: advantages are rewards minus the mean of the rows of one uid."""
+
+    def __init__(self, cfg: Any) -> None:
+        self.cfg = cfg
 
     def convert_to_training_input(self, generator_output: dict[str, Any], uids: list[str]) -> Any:
         return types.SimpleNamespace(metadata={"uids": uids}, rewards=generator_output["rewards"])
@@ -157,7 +169,48 @@ def test_a_trainer_takes_the_mean_over_the_scored() -> None:
     given = mask_unscored(
         output(4, rewards=[1.0, 0.0, 0.5, 0.0]), marks(None, None, None, "pending"), ["p"] * 4, "sample"
     )
-    trainer = LeavingOut()
+    trainer = LeavingOut(settings())
     data = trainer.compute_advantages_and_returns(trainer.convert_to_training_input(given, ["p"] * 4))
     assert data.advantages == [0.5, -0.5, 0.0, 0.0]
     assert data.metadata == {"uids": ["p"] * 4}
+
+
+@pytest.mark.parametrize("name", ["gae", "reinforce++"])
+def test_estimators_that_whiten_over_masked_rows_are_refused(name: str) -> None:
+    with pytest.raises(Misconfigured, match=r"trainer\.algorithm\.advantage_estimator: " + re.escape(name)):
+        LeavingOut(settings(advantage_estimator=name))
+    with pytest.raises(Misconfigured, match=r"trainer\.algorithm\.advantage_batch_normalize"):
+        LeavingOut(settings(advantage_batch_normalize=True))
+
+
+@pytest.mark.parametrize("scope", ["group", "sample"])
+def test_in_an_evaluation_only_the_unscored_row_is_nan(scope: Any) -> None:
+    generator = Masking()
+    generator.scope = scope
+    metadata = types.SimpleNamespace(training_phase="eval", global_step=3)
+    masked = asyncio.run(generator.generate(batch(batch_metadata=metadata)))
+    assert [sum(row) for row in masked["rewards"]] == pytest.approx([1.0, NONE, 1.0, 1.0], nan_ok=True)
+    assert masked["stop_reasons"] == ["stop", UNVERIFIED, "stop", "stop"]
+    assert masked["loss_masks"] == [[1, 1], [0, 0], [1, 1], [1, 1]]
+    assert masked["rollout_metrics"]["verifier/avg_masked"] == 0.25
+
+
+def test_scores_of_an_evaluation_are_those_of_the_verified() -> None:
+    rows = [Row("p", "math", [0.5, -0.5]), Row("p", "math", [0.0, 1.0]), Row("q", "math", [-1.0])]
+    given = {
+        "eval/math/avg_score": NONE,
+        "eval/none/pass_at_2": 0.0,
+        "eval/all/pass_at_2": 0.0,
+        "other": 3.0,
+    }
+    found = over_verified({**given, "eval/all/mean_positive_reward": NONE}, rows)
+    assert found == pytest.approx(
+        {
+            "eval/math/avg_score": 0.0,
+            "eval/none/pass_at_2": NONE,
+            "eval/all/pass_at_2": 0.5,
+            "eval/all/mean_positive_reward": 0.5,
+            "other": 3.0,
+        },
+        nan_ok=True,
+    )

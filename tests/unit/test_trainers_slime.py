@@ -108,6 +108,21 @@ def test_the_service_learns_group_reference_and_policy(asked: list[Any]) -> None
     assert (item["group"], item["group_size"], item["policy_version"]) == ("group-7", 4, "4")
 
 
+@pytest.mark.parametrize(
+    ("chosen", "answer"),
+    [
+        (None, "yes"),
+        ("STOP", "yes<|im_end|>"),
+        ("", "yes<|im_end|>"),
+        (["STOP", "<|im_end|>"], "yes"),
+    ],
+)
+def test_what_is_cut_off_may_be_chosen(asked: list[Any], chosen: Any, answer: str) -> None:
+    asyncio.run(slime.reward(options(verifier_end=chosen), Sample(response="yes<|im_end|>")))
+    [(_, [item])] = asked
+    assert item["answer"] == answer
+
+
 def test_a_reward_key_makes_objects(asked: list[Any]) -> None:
     args = options(reward_key="score")
     samples = [Sample(response="yes"), Sample(response="no")]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -63,7 +64,10 @@ class Options(BaseModel):
     )
     end: Annotated[
         list[Annotated[str, Field(max_length=200)]],
-        Field(max_length=20, description="Cut off completions in place of the usual end tokens."),
+        Field(
+            max_length=20,
+            description="Cut off completions in place of the usual end tokens; '' cuts off none.",
+        ),
     ] = []
     unscored: Annotated[
         Literal["null", "mask"], Field(description="nemo_gym: 'mask' for readers that know `mask_sample`.")
@@ -173,9 +177,20 @@ def _reason(record: RewardRecord | None) -> tuple[str | None, str]:
 
 
 def _tell(run: str, outcomes: Sequence[Outcome]) -> None:
-    for one in outcomes:
-        if one.code is not None:
-            log.warning("run %s: no reward for %s: %s (%s)", run, one.id, one.code, one.message)
+    """One line a reason, however many items a request has."""
+    counts = Counter(one.code for one in outcomes if one.code is not None)
+    firsts = {one.code: one for one in reversed(outcomes)}
+    for code, count in counts.items():
+        first, of = firsts[code], len(outcomes)
+        log.warning(
+            "run %s: no reward for %d of %d: %s; first %s: %s",
+            run,
+            count,
+            of,
+            code,
+            first.id,
+            first.message,
+        )
 
 
 def _dumped(form: Format, asked: Asked, outcomes: Sequence[Outcome], manner: Manner) -> bytes:

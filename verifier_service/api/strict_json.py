@@ -20,7 +20,8 @@ from verifier_service.domain.errors import InvalidInput
 MAX_DEPTH = 100
 MAX_INTEGER_DIGITS = 309
 WHITESPACE = " \t\n\r"
-_BRACKETS = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
+# A text without an end counts to the end of all: were it no match, each quote in it would be tried again.
+_BRACKETS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -81,11 +82,19 @@ def find_flaw(text: str, value: Any) -> InvalidInput | None:
     """The first flaw of ``value``, which ``decode_flawed`` read from ``text``; ``field`` is its path."""
     if value is None or is_too_deep(text, value):
         return too_deep()
-    suspicious = _SURROGATE_ESCAPE.search(text) is not None
+    return _first_flaw(value, surrogates=_SURROGATE_ESCAPE.search(text) is not None)
+
+
+def find_flaw_of_part(value: Any) -> InvalidInput | None:
+    """As ``find_flaw``, of what was made of a part of a text, and at the cost of that part only."""
+    return too_deep() if _nests_too_deep(value) else _first_flaw(value, surrogates=True)
+
+
+def _first_flaw(value: Any, *, surrogates: bool) -> InvalidInput | None:
     for path, leaf in _leaves(value, ()):
         if isinstance(leaf, _Mark):
             return InvalidInput(leaf.flaw.code, leaf.flaw.message, field=_dotted(path))
-        if suspicious and isinstance(leaf, str) and _has_surrogate(leaf):
+        if surrogates and isinstance(leaf, str) and _has_surrogate(leaf):
             message = "text must not contain half of a surrogate pair"
             return InvalidInput("lone_surrogate", message, field=_dotted(path))
     return None
@@ -104,8 +113,10 @@ def find_nul(text: str, value: Any) -> InvalidInput | None:
 
 def is_too_deep(text: str, value: Any) -> bool:
     """Whether ``value``, decoded from ``text``, nests deeper than ``MAX_DEPTH``."""
-    if text.count("{") + text.count("[") <= MAX_DEPTH:
-        return False
+    return text.count("{") + text.count("[") > MAX_DEPTH and _nests_too_deep(value)
+
+
+def _nests_too_deep(value: Any) -> bool:
     level = [value] if isinstance(value, (dict, list)) else []
     for _ in range(MAX_DEPTH):
         level = [
@@ -151,6 +162,8 @@ def _leaves(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str
 
 
 def _has_surrogate(text: str) -> bool:
+    if text.isascii():
+        return False
     try:
         text.encode()
     except UnicodeEncodeError:

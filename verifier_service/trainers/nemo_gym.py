@@ -8,16 +8,18 @@ Gym calls its own servers only, at paths of its own, so this is one of them, to 
     if __name__ == "__main__":
         VerifierResourcesServer.run_webserver()
 
-What was not verified: under a Gym that declares ``mask_sample``, that mask with the reason; under an older
-one, which would train on any number, an error 503 with the reason, so that the rollout has no result. Needs
-nemo-gym on Python 3.12 (tested with 0.4.0: nemo_gym/base_resources_server.py, nemo_gym/server_utils.py).
+What was not verified is an error 503 with the reason, so that the rollout has no result. Only for a trainer
+that leaves masked samples out of its loss and out of its groups' statistics, and under a Gym that declares
+``mask_sample``, there is ``unscored: mask``: that mask with the reason, over a reward of 0.0. NeMo RL is no
+such trainer yet (its issue 4061). Needs nemo-gym on Python 3.12 (tested with 0.4.0:
+nemo_gym/base_resources_server.py, nemo_gym/server_utils.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import httpx
 from nemo_gym.base_resources_server import (  # type: ignore[import-not-found,unused-ignore]
@@ -26,7 +28,7 @@ from nemo_gym.base_resources_server import (  # type: ignore[import-not-found,un
     BaseVerifyResponse,
     SimpleResourcesServer,
 )
-from pydantic import ConfigDict, PrivateAttr
+from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 from starlette.exceptions import HTTPException
 
 from verifier_service.client import transport
@@ -41,20 +43,34 @@ CONNECTIONS = 1_024
 NO_RESULT = 503
 MASKS = "mask_sample" in BaseVerifyResponse.model_fields
 
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
 
 class VerifierConfig(BaseResourcesServerConfig):  # type: ignore[misc]
-    """The server's part of Gym's YAML. ``url`` and ``key`` default to ``$VERIFIER_URL`` and
-    ``$VERIFIER_API_KEY``; a silent or busy service is tried again for ``retry_s`` seconds."""
+    """The server's part of Gym's YAML.
+
+    ``unscored``: what a rollout without a reward is, an ``error`` 503 or a ``mask`` over 0.0; see the
+    module. ``url`` and ``key`` default to ``$VERIFIER_URL`` and ``$VERIFIER_API_KEY``; a silent or busy
+    service is tried again for ``retry_s`` seconds. Raises ``ValidationError`` where a mask is asked of a
+    Gym that has none.
+    """
 
     run: str
     ladder: str
     until: Until = UNTIL_COMPUTED
-    seconds: float = 60.0
+    seconds: Seconds = 60.0
+    unscored: Literal["error", "mask"] = "error"
     label: str = "expected_answer"
     reference: str = "answer"
     url: str | None = None
-    key: str | None = None
-    retry_s: float = 120.0
+    key: str | None = Field(default=None, repr=False)
+    retry_s: Seconds = 120.0
+
+    @model_validator(mode="after")
+    def _require_masks(self) -> VerifierConfig:
+        if self.unscored == "mask" and not MASKS:
+            raise ValueError("unscored: this Gym does not declare mask_sample, and would train on the 0.0")
+        return self
 
 
 class VerifierRequest(BaseVerifyRequest):  # type: ignore[misc]
@@ -76,9 +92,10 @@ class VerifierResourcesServer(SimpleResourcesServer):  # type: ignore[misc]
     _http: httpx.AsyncClient | None = PrivateAttr(default=None)
 
     async def verify(self, body: VerifierRequest) -> VerifierResponse:
-        """The request with its reward. Raises ``HTTPException``: there is none, and no way to say so."""
+        """The request with its reward. Raises ``HTTPException`` where there is none, unless that is to be
+        masked."""
         answer = await self._asked(body.model_dump(mode="json"))
-        if answer["mask_sample"] and not MASKS:
+        if answer["mask_sample"] and self.config.unscored != "mask":
             detail = f"no reward: {answer['failure_kind']}: {answer['failure_reason']}"
             raise HTTPException(NO_RESULT, detail)
         response: VerifierResponse = VerifierResponse.model_validate(answer)
@@ -113,7 +130,7 @@ class VerifierResourcesServer(SimpleResourcesServer):  # type: ignore[misc]
             "seconds": config.seconds,
             "label": config.label,
             "reference": config.reference,
-            "unscored": "mask" if MASKS else "null",
+            "unscored": "mask" if self.config.unscored == "mask" else "null",
         }
 
     def _client(self) -> httpx.AsyncClient:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from fastapi import HTTPException
 from openenv.core.env_server.http_server import create_fastapi_app
 from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import Action, Observation, State
@@ -20,6 +21,13 @@ from verifier_service.client import Submission
 from verifier_service.trainers.episodes import TURN_S, Episode, Task
 from verifier_service.trainers.scoring import Scored, Scoring, score_blocking
 from verifier_service.trainers.tool_calls import Tools, calls_in, message_of, observe
+
+
+class NoTask(HTTPException, ValueError):
+    """A request names no task, or one that there is not: status 422 over HTTP."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(422, f"task: {problem}")
 
 
 class TextAction(Action):  # type: ignore[misc]
@@ -70,7 +78,7 @@ class VerifiedEnvironment(Environment):  # type: ignore[misc]
     def reset(
         self, seed: int | None = None, episode_id: str | None = None, task: str | None = None, **_: Any
     ) -> VerifiedObservation:
-        """Begin an episode; its prompt. Raises ``KeyError`` for a task that there is not."""
+        """Begin an episode; its prompt. Raises ``NoTask`` for a task that there is not."""
         self.close()
         name = random.Random(seed).choice(sorted(self._tasks)) if task is None else task  # noqa: S311
         episode = self._begin(name)
@@ -80,11 +88,11 @@ class VerifiedEnvironment(Environment):  # type: ignore[misc]
         return VerifiedObservation(task=name, prompt=told, verifier={"id": episode.id})
 
     def step(self, action: TextAction, timeout_s: float | None = None, **_: Any) -> VerifiedObservation:
-        """One turn. Raises ``ValueError`` without a task, or after the end."""
+        """One turn. Raises ``NoTask`` without one, and ``ValueError`` after the end."""
         episode = self._episode
         if episode is None:
             if action.task is None:
-                raise ValueError("task: name one, or reset first")
+                raise NoTask("name one, or reset first")
             episode = self._begin(action.task)
         calls = calls_in(action.text, f"turn{episode.turns}")
         seen = [observe(self.tools, call) for call in calls]
@@ -112,8 +120,10 @@ class VerifiedEnvironment(Environment):  # type: ignore[misc]
             self._episode = None
 
     def _begin(self, name: str) -> Episode:
+        task = self._tasks.get(name)
+        if task is None:
+            raise NoTask(f"there is none called {name[:80]!r}")
         self._name = name
-        task = self._tasks[name]
         self._episode = Episode(self._scoring, task, horizon=self._max_turns, turn_s=self._turn_s)
         self._episode_id = self._episode.id
         return self._episode

@@ -80,10 +80,12 @@ class _Groups:
 
 class AgentExecutor(SingleTurnAgentExecutor):  # type: ignore[misc]
     """One completion a prompt, verified. ``label``: the reference as an object or its JSON text, or a value
-    that becomes its field ``reference_field``."""
+    that becomes its field ``reference_field``. ``ends`` are cut off completions in place of the usual end
+    tokens; ``("",)`` cuts off none."""
 
     scoring: ClassVar[Scoring | None] = None
     reference_field: ClassVar[str] = "answer"
+    ends: ClassVar[Sequence[str]] = ()
 
     def __init__(self) -> None:
         super().__init__()
@@ -108,10 +110,11 @@ class AgentExecutor(SingleTurnAgentExecutor):  # type: ignore[misc]
             )
             [(start, end)] = output["action_ranges"]
             tokens = output["observation_tokens"][start:end]
+            text = hf_tokenizer.decode(tokens, skip_special_tokens=True)
             item = submission(
                 self._scoring.ladder,
                 prompt=prompt,
-                completion=without_end(hf_tokenizer.decode(tokens, skip_special_tokens=True)),
+                completion=without_end(text, self.ends),
                 reference=reference_of(object_of(label), self.reference_field),
                 group=group.name,
                 group_size=group.size,
@@ -127,11 +130,13 @@ class AgentInstance(AgentInstanceBase):  # type: ignore[misc]
 
     Each step's ``rewards`` is what its turn earned, a tensor of shape (); OpenRLHF adds them up, and the
     sum is the record's reward. NaN, which ``TurnsExecutor`` makes ``None``: there is no reward. ``frame``
-    is how the chat template encloses a message to the model, which goes where ``{}`` is.
+    is how the chat template encloses a message to the model, which goes where ``{}`` is. ``ends``: as of
+    ``AgentExecutor``; an action still has the model's own end token, so name that, too.
     """
 
     scoring: ClassVar[Scoring | None] = None
     reference_field: ClassVar[str] = "answer"
+    ends: ClassVar[Sequence[str]] = ()
     max_turns: ClassVar[int] = 1
     turn_s: ClassVar[float] = TURN_S
     tools: ClassVar[Tools] = {}
@@ -160,7 +165,8 @@ class AgentInstance(AgentInstanceBase):  # type: ignore[misc]
     async def step(self, state_dict: dict[str, Any], **_: Any) -> dict[str, Any]:
         """Send the turn; what it earned, what its tools answered, whether this was the end."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(_THREADS, self._step, without_end(state_dict["action_text"]))
+        action = without_end(state_dict["action_text"], self.ends)
+        return await loop.run_in_executor(_THREADS, self._step, action)
 
     def _step(self, action: str) -> dict[str, Any]:
         episode = self.episode

@@ -13,6 +13,7 @@ Needs skyrl-gym (tested with 0.4.0, and with the generator of skyrl 0.3.0).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -167,10 +168,15 @@ class VerifiedEnv(BaseTextEnv):  # type: ignore[misc]
 
     @staticmethod
     def aggregate_metrics(metrics: list[dict[str, Any]]) -> dict[str, Any]:
-        """Averages, and for each reason the share of episodes without a reward because of it."""
-        codes = [one["verifier/code"] for one in metrics if "verifier/code" in one]
-        shares = {f"verifier/unscored/{code}": codes.count(code) / len(metrics) for code in set(codes)}
-        return {**default_aggregate_metrics(metrics), **shares}
+        """Averages: ``verifier/avg_turns`` and so on (SkyRL averages such names where it joins batches, and
+        adds others), and for each reason the number of episodes without a reward because of it,
+        ``verifier/unscored/{code}``."""
+        codes = Counter(one["verifier/code"] for one in metrics if "verifier/code" in one)
+        averages = {
+            name.replace("verifier/", "verifier/avg_"): value
+            for name, value in default_aggregate_metrics(metrics).items()
+        }
+        return averages | {f"verifier/unscored/{code}": float(count) for code, count in codes.items()}
 
     def _running(self) -> Episode:
         if self.episode is None:

@@ -4,7 +4,7 @@ SkyRL has no reward that is null (``SkyRLGymGenerator._build_per_token_rewards``
 estimators take group means over every row, loss-masked or not (``compute_grpo_outcome_advantage`` reads
 ``response_mask``, not ``loss_mask``; skyrl 0.3.0). So a row is masked and its whole group with it, as
 SkyRL's own Harbor generator does; or only the row, and then the trainer has to leave it out of the group:
-``LeavesOutUnscored``.
+``LeavesOutUnscored``. In an evaluation an unscored row is NaN, and every other row as it is.
 """
 
 from __future__ import annotations
@@ -14,17 +14,26 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any, Literal, TypeAlias
 
 from verifier_service.domain.trajectories import ID_PATTERN
+from verifier_service.trainers.scoring import Misconfigured
+from verifier_service.trainers.skyrl_evaluation import (
+    NONE,
+    UNVERIFIED,
+    Recorder,
+    is_evaluation,
+    over_verified,
+    owners_of,
+)
 
 log = logging.getLogger(__name__)
 
 MARK = "verifier_mark"
-UNVERIFIED = "unverified"
 UNFINISHED = "unfinished"
 FEWEST_SCORED = 2  # a mean of one says nothing about it
+# Their mean over the batch has masked rows in it (masked_whiten takes response_mask, not loss_mask).
+WHITENING = ("gae", "reinforce++")
 
 Scope: TypeAlias = Literal["group", "sample"]
 
@@ -55,6 +64,7 @@ class MasksUnscored:
     the run, and the rows are masked before the trainer sees them. ``scope`` ``group``: all samples of a
     prompt with an unscored one. ``sample``: only those rows, and prompts with fewer than two scored
     samples; the trainer needs ``LeavesOutUnscored``. They also learn their group and policy version.
+    In an evaluation nothing is masked but the unscored rows, whose reward is NaN.
     """
 
     scope: Scope = "group"
@@ -66,17 +76,33 @@ class MasksUnscored:
         marks = [Mark() for _ in groups]
         batch = {**input_batch, "env_extras": extras_of(input_batch, groups, marks)}
         output = await super().generate(batch, *args, **kwargs)  # type: ignore[misc]
-        return mask_unscored(output, marks, groups, self.scope)
+        scope: Scope | None = None if is_evaluation(input_batch) else self.scope
+        return mask_unscored(output, marks, groups, scope)
 
 
 class LeavesOutUnscored:
-    """Mix into a trainer whose generator masks by ``sample``:
-    ``class Trainer(LeavesOutUnscored, RayPPOTrainer): pass``.
+    """Mix into a trainer whose generator masks: ``class Trainer(LeavesOutUnscored, RayPPOTrainer): pass``.
 
     While advantages are computed, each unscored row stands in a group of its own, so that mean and
     deviation of its former group are those of the scored samples. For estimators over groups: GRPO, RLOO,
-    MAXRL.
+    MAXRL. Raises ``Misconfigured`` for settings that take means over the whole batch. Scores of
+    evaluations are those of the verified rows.
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        refuse_whitening(self.cfg)  # type: ignore[attr-defined]
+
+    async def eval(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """As the class below; average score, mean positive reward and pass@n are over rows with a verified
+        reward, NaN where there are none."""
+        generator = self.generator
+        self.generator: Any = Recorder(generator)
+        try:
+            metrics = await super().eval(*args, **kwargs)  # type: ignore[misc]
+            return over_verified(metrics, self.generator.rows)
+        finally:
+            self.generator = generator
 
     def convert_to_training_input(self, generator_output: Mapping[str, Any], uids: list[str]) -> Any:
         """As the class below; remembers which rows are unscored."""
@@ -91,6 +117,23 @@ class LeavesOutUnscored:
         data = super().compute_advantages_and_returns(data)  # type: ignore[misc]
         data.metadata["uids"] = uids
         return data
+
+
+def refuse_whitening(cfg: Any) -> None:
+    """Raises ``Misconfigured`` naming the setting of a SkyRL configuration by which masked rows would
+    shift the advantages of the others."""
+    algorithm = cfg.trainer.algorithm
+    estimator = str(algorithm.advantage_estimator)
+    if estimator in WHITENING:
+        raise Misconfigured(
+            f"trainer.algorithm.advantage_estimator: {estimator} takes a mean over the whole batch, rows "
+            "without a verified reward included; use grpo, rloo or maxrl"
+        )
+    if algorithm.advantage_batch_normalize:
+        raise Misconfigured(
+            "trainer.algorithm.advantage_batch_normalize: it takes a mean over the whole batch, rows "
+            "without a verified reward included; set it to false"
+        )
 
 
 def set_apart(uids: Sequence[str], unscored: Sequence[bool]) -> list[str]:
@@ -131,18 +174,20 @@ def extras_of(
 
 
 def mask_unscored(
-    output: Mapping[str, Any], marks: Sequence[Mark], groups: Sequence[str], scope: Scope = "group"
+    output: Mapping[str, Any], marks: Sequence[Mark], groups: Sequence[str], scope: Scope | None = "group"
 ) -> dict[str, Any]:
     """A ``GeneratorOutput`` in which nothing can be learnt from unscored trajectories.
 
     ``marks`` and ``groups``: one per trajectory; with step-wise output a trajectory has several rows, the
     last of which ``is_last_step`` tells. Masked rows keep their tokens; their loss mask and rewards are 0,
-    and unscored ones have the stop reason ``unverified``. ``rollout_metrics`` gets
-    ``verifier/unscored``, ``verifier/masked`` (shares of trajectories) and
-    ``verifier/unscored/{code}`` (counts).
+    and unscored ones have the stop reason ``unverified``. With no ``scope``, for an evaluation, only
+    unscored rows are masked, and their rewards are NaN. ``rollout_metrics`` gets ``verifier/avg_unscored``,
+    ``verifier/avg_masked`` (shares of trajectories) and ``verifier/unscored/{code}`` (counts): where SkyRL
+    joins batches, it averages names with ``avg`` and adds the others.
     """
     masked = _masked(marks, groups, scope)
-    owners = _owners(output, len(marks))
+    owners = owners_of(output, len(marks))
+    nothing = NONE if scope is None else 0.0
     reasons = output.get("stop_reasons") or ["stop"] * len(owners)
     found = Counter(mark.code for mark in marks if mark.unscored)
     if found:
@@ -154,7 +199,7 @@ def mask_unscored(
             for row, owner in zip(output["loss_masks"], owners, strict=True)
         ],
         "rewards": [
-            _nothing(row) if owner in masked else row
+            _filled(row, nothing) if owner in masked else row
             for row, owner in zip(output["rewards"], owners, strict=True)
         ],
         "stop_reasons": [
@@ -163,15 +208,17 @@ def mask_unscored(
         ],
         "rollout_metrics": {
             **(output.get("rollout_metrics") or {}),
-            "verifier/unscored": found.total() / max(1, len(marks)),
-            "verifier/masked": len(masked) / max(1, len(marks)),
+            "verifier/avg_unscored": found.total() / max(1, len(marks)),
+            "verifier/avg_masked": len(masked) / max(1, len(marks)),
             **{f"verifier/unscored/{code}": float(count) for code, count in found.items()},
         },
     }
 
 
-def _masked(marks: Sequence[Mark], groups: Sequence[str], scope: Scope) -> set[int]:
+def _masked(marks: Sequence[Mark], groups: Sequence[str], scope: Scope | None) -> set[int]:
     """Places of the trajectories that must not be trained on."""
+    if scope is None:
+        return {place for place, mark in enumerate(marks) if mark.unscored}
     unscored = Counter(group for group, mark in zip(groups, marks, strict=True) if mark.unscored)
     sizes = Counter(groups)
     spoilt = {
@@ -186,19 +233,5 @@ def _masked(marks: Sequence[Mark], groups: Sequence[str], scope: Scope) -> set[i
     }
 
 
-def _owners(output: Mapping[str, Any], trajectories: int) -> list[int]:
-    """Which trajectory each row belongs to."""
-    last = output.get("is_last_step")
-    rows = len(output["loss_masks"])
-    if last is None:
-        if rows != trajectories:
-            raise ValueError(f"{trajectories} trajectories came back as {rows} rows without is_last_step")
-        return list(range(rows))
-    owners = list(accumulate((int(ends) for ends in last[:-1]), initial=0)) if last else []
-    if not owners or owners[-1] != trajectories - 1 or not last[-1]:
-        raise ValueError(f"is_last_step does not tell {trajectories} trajectories apart")
-    return owners
-
-
-def _nothing(rewards: Any) -> Any:
-    return [0.0] * len(rewards) if isinstance(rewards, list) else 0.0
+def _filled(rewards: Any, value: float) -> Any:
+    return [value] * len(rewards) if isinstance(rewards, list) else value

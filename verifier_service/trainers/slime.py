@@ -112,12 +112,20 @@ def _submission(args: Any, scoring: Scoring, sample: Any) -> dict[str, Any]:
     return submission(
         scoring.ladder,
         prompt=sample.prompt,
-        completion=without_end(sample.response),
+        completion=without_end(sample.response, _ends(args)),
         reference=reference_of(object_of(sample.label), field),
         group=index,
         group_size=None if index is None else args.n_samples_per_prompt,
         policy_version=str(versions[-1]) if versions else None,
     )
+
+
+def _ends(args: Any) -> tuple[str, ...]:
+    """What is cut off responses in place of the usual end tokens; the empty text cuts off none."""
+    given = _look(args)("VERIFIER_END")
+    if given is None:
+        return ()
+    return tuple(map(str, given)) if isinstance(given, (list, tuple)) else (str(given),)
 
 
 def _mark(sample: Any, scored: Scored) -> None:

@@ -8,7 +8,6 @@ records the error, ``ok`` is false and the reward stays null. Needs verifiers 0.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -18,12 +17,15 @@ import verifiers as vf
 from verifiers.v1 import RolloutError
 from verifiers.v1 import reward as v1_reward
 
+from verifier_service.client import VerifierError
 from verifier_service.trainers.chat import reference_of, submission
-from verifier_service.trainers.scoring import UNREACHABLE, Scored, Scoring, score
+from verifier_service.trainers.scoring import UNREACHABLE, Misconfigured, Scored, Scoring, score
 
 log = logging.getLogger(__name__)
 
 NONE = float("nan")
+GIVEN = "verified_advantage"
+NOBODYS = "nobody's"
 
 
 class Unverified(vf.Error, RolloutError):  # type: ignore[misc]
@@ -34,12 +36,17 @@ class VerificationFailed(vf.InfraError, Unverified):  # type: ignore[misc]
     """The service or a verifier failed: verifiers does the rollout again, if ``max_retries`` allows."""
 
 
-class VerifiedRubric(vf.Rubric):  # type: ignore[misc]
-    """A rubric whose one reward function ``verified`` is the service's.
+class VerifiedRubric(vf.RubricGroup):  # type: ignore[misc]
+    """A rubric whose reward function ``verified`` is the service's, alone or with rubrics of your own.
 
     ``info["reference"]`` (object) or the ``answer`` column is the reference, the latter under
     ``reference_field``; ``info["inputs"]`` (object) are the inputs. The trajectory's id is the rollout's
-    ``trajectory_id``. Join it with rubrics of your own by ``vf.RubricGroup``.
+    ``trajectory_id``. Rewards of ``others`` are added. It is a ``RubricGroup`` because environments add
+    rubrics of theirs (``Environment.add_rubric``), and one of another class they would put into a plain
+    group. There each rubric in turn writes advantages, into unscored rollouts too: a verified rubric that
+    was put into one raises ``Misconfigured`` when a group has been scored.
+
+    What makes every rollout fail, an unknown ladder or a wrong key, is raised.
     """
 
     def __init__(
@@ -47,10 +54,12 @@ class VerifiedRubric(vf.Rubric):  # type: ignore[misc]
         scoring: Scoring,
         *,
         weight: float = 1.0,
+        others: Sequence[Any] = (),
         reference_field: str = "answer",
         parser: Any = None,
     ) -> None:
-        super().__init__(funcs=[self.verified], weights=[weight], parser=parser)
+        service = _Service(funcs=[self.verified], weights=[weight], parser=parser)
+        super().__init__(rubrics=[service, *others], parser=parser)
         self.scoring = scoring
         self.reference_field = reference_field
 
@@ -64,24 +73,41 @@ class VerifiedRubric(vf.Rubric):  # type: ignore[misc]
         except Exception as error:  # noqa: BLE001 - the caller would make 0.0 of it
             log.warning("no reward for %s: %s", state.get("trajectory_id"), error)
             state["error"] = Unverified(f"{type(error).__name__}: {error}")
+            state["error"].__cause__ = error
             return NONE
         if scored.reward is None:
             state["error"] = error_of(scored)
             return NONE
         return scored.reward
 
+    async def score_rollout(self, state: Any) -> None:
+        """Score one rollout: the sum of all rubrics, NaN where there is no verified reward. Raises
+        ``VerifierError`` for what makes every rollout fail."""
+        await super().score_rollout(state)
+        _stop_if_misconfigured([state])
+
     async def score_group(self, states: list[Any]) -> None:
         """Score rollouts of one prompt. Advantage: reward - mean over those that have a reward; null for
-        the others."""
-        await asyncio.gather(*(self.score_rollout(state) for state in states))
-        rewards = [state["reward"] for state in states if not math.isnan(state["reward"])]
-        mean = sum(rewards) / len(rewards) if rewards else NONE
-        for state in states:
-            known = not math.isnan(state["reward"])
-            state["advantage"] = state["reward"] - mean if known else None
-            for step in state["trajectory"] if known else ():
-                step["advantage"] = state["advantage"] if step["advantage"] is None else step["advantage"]
-                step["reward"] = state["reward"] if step["reward"] is None else step["reward"]
+        the others. Steps that have no reward or advantage of their own get the rollout's. Raises as
+        ``score_rollout``."""
+        kept = [(state.get("reward"), state.get("metrics")) for state in states]
+        totals = [0.0] * len(states)
+        metrics: list[dict[str, float]] = [{} for _ in states]
+        for rubric in self.rubrics:
+            await _score_without_steps(rubric, states)
+            for place, state in enumerate(states):
+                totals[place] += state["reward"]
+                for name, value in (state.get("metrics") or {}).items():
+                    metrics[place][name] = metrics[place].get(name, 0.0) + value
+                state["reward"], state["metrics"] = kept[place]
+        for state, total, found in zip(states, totals, metrics, strict=True):
+            state["reward"], state["metrics"] = total, found
+        _stop_if_misconfigured(states)
+        _compare(states)
+
+    async def dummy_score_rollout(self, state: Any) -> None:
+        """Where verifiers is told not to score: no number."""
+        state["reward"], state["metrics"] = NONE, {}
 
     def submission_of(self, state: Any) -> dict[str, Any]:
         """What the service is told about a rollout."""
@@ -96,6 +122,59 @@ class VerifiedRubric(vf.Rubric):  # type: ignore[misc]
             inputs=told.get("inputs"),
             id=state.get("trajectory_id"),
         )
+
+
+class _Service(vf.Rubric):  # type: ignore[misc]
+    """The member of a ``VerifiedRubric`` that asks, and that looks afterwards whether advantages are
+    still those of the ``VerifiedRubric``."""
+
+    async def score_group(self, states: list[Any]) -> None:
+        await super().score_group(states)
+        for state in states:
+            state[GIVEN] = NOBODYS
+
+    async def cleanup(self, state: Any) -> None:
+        await super().cleanup(state)
+        if GIVEN in state and state.pop(GIVEN) is not state["advantage"]:
+            raise Misconfigured(
+                "rubric: a plain RubricGroup wrote advantages of its own, into unscored rollouts too. Give "
+                "your rubrics to VerifiedRubric(..., others=[...])."
+            )
+
+
+async def _score_without_steps(rubric: Any, states: Sequence[Any]) -> None:
+    """``score_group``; what ``Rubric.score_group`` then fills into steps that had nothing is taken out
+    again, what a reward function wrote there itself stays."""
+    empty = [
+        (state, step, key)
+        for state in states
+        for step in state["trajectory"]
+        for key in ("reward", "advantage")
+        if step[key] is None
+    ]
+    await rubric.score_group(states)
+    for state, step, key in empty:
+        if step[key] is state.get(key):
+            step[key] = None
+
+
+def _compare(states: Sequence[Any]) -> None:
+    """Write the advantages of one group's rollouts."""
+    known = [state.get("error") is None and math.isfinite(state["reward"]) for state in states]
+    rewards = [state["reward"] for state, one in zip(states, known, strict=True) if one]
+    mean = sum(rewards) / len(rewards) if rewards else NONE
+    for state, one in zip(states, known, strict=True):
+        state["advantage"] = state[GIVEN] = state["reward"] - mean if one else None
+        for step in state["trajectory"] if one else ():
+            step["advantage"] = state["advantage"] if step["advantage"] is None else step["advantage"]
+            step["reward"] = state["reward"] if step["reward"] is None else step["reward"]
+
+
+def _stop_if_misconfigured(states: Sequence[Any]) -> None:
+    for state in states:
+        cause = getattr(state.get("error"), "__cause__", None)
+        if isinstance(cause, VerifierError):
+            raise cause
 
 
 def reward(

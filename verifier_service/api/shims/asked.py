@@ -83,9 +83,12 @@ class Format:
     reply: Callable[[Asked, Sequence[Outcome], Manner], Any]
 
 
-def decoded(raw: bytes) -> tuple[str, dict[str, Any]]:
-    """The text of a body and its object, with marks in place of flawed values. Raises ``InvalidInput``."""
+def decoded(raw: bytes) -> dict[str, Any]:
+    """The object that a body is, with marks in place of flawed values. Raises ``InvalidInput``."""
     text = parsing.decode_body(raw).strip(strict_json.WHITESPACE)
+    refused = strict_json.check_text(text)
+    if refused is not None:
+        raise refused
     try:
         value, end = _value(text)
     except json.JSONDecodeError as error:
@@ -95,7 +98,7 @@ def decoded(raw: bytes) -> tuple[str, dict[str, Any]]:
     if not isinstance(value, dict):
         flaw = strict_json.find_flaw(text, value) if text != "null" else None
         raise flaw or InvalidInput("wrong_type", "the body must be an object")
-    return text, value
+    return value
 
 
 def _value(text: str) -> tuple[Any, int]:
@@ -116,13 +119,13 @@ def texts(body: Mapping[str, Any], field: str) -> list[Any]:
     return value
 
 
-def made(text: str, manner: Manner, parts: Mapping[str, Any], salt: object = None) -> Item:
+def made(manner: Manner, parts: Mapping[str, Any], salt: object = None) -> Item:
     """One finished trajectory of a body's decoded ``parts``: ``prompt``, ``reference``, ``answer`` and,
     where there are any, ``turns`` and ``metadata``.
 
     Its id is its content with the project's secret and ``salt``: the same request is the same trajectory.
     """
-    flaw = strict_json.find_flaw(text, dict(parts))
+    flaw = strict_json.find_flaw_of_part(dict(parts))
     if flaw is not None:
         return flaw
     submission: dict[str, Any] = {
@@ -135,7 +138,7 @@ def made(text: str, manner: Manner, parts: Mapping[str, Any], salt: object = Non
     name = digest("score", manner.salt, manner.run, canonical_json([submission, salt]))
     submission["id"] = ID_PREFIX + name
     piece = json.dumps(submission, ensure_ascii=False)
-    refused = strict_json.check_text(piece) or strict_json.find_nul(piece, submission)
+    refused = strict_json.find_nul(piece, submission)
     if refused is not None:
         return refused
     try:

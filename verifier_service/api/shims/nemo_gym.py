@@ -57,8 +57,8 @@ class NemoGymRequest(TrainerRequest):
 
 def read(raw: bytes, manner: Manner) -> Asked:
     """The one item of a request. Raises ``InvalidInput`` when there is no output to judge."""
-    text, body = decoded(raw)
-    flaw = strict_json.find_flaw(text, body)
+    body = decoded(raw)
+    flaw = strict_json.find_flaw_of_part(body)
     if flaw is not None:  # the reply repeats the request, and JSON cannot
         raise flaw
     response = body.get("response")
@@ -75,7 +75,7 @@ def read(raw: bytes, manner: Manner) -> Asked:
         "metadata": {"response": response["id"]} if isinstance(response.get("id"), str) else {},
     }
     attempt = [str(body[name]) for name in ATTEMPT if name in body]
-    return Asked((made(text, manner, parts, attempt),), body)
+    return Asked((made(manner, parts, attempt),), body)
 
 
 def _turns(output: Sequence[Any]) -> Iterator[dict[str, Any]]:
@@ -91,12 +91,18 @@ def _turns(output: Sequence[Any]) -> Iterator[dict[str, Any]]:
             )
         elif kind in THE_MODELS:
             if turn is not None and turn["observations"]:
-                yield turn
+                yield _closed(turn)
                 turn = None
-            turn = turn or {"message": None, "calls": [], "observations": []}
+            turn = turn or {"message": [], "calls": [], "observations": []}
             _add(turn, item)
     if turn is not None:
-        yield turn
+        yield _closed(turn)
+
+
+def _closed(turn: dict[str, Any]) -> dict[str, Any]:
+    """A turn with its messages as one."""
+    said = turn["message"]
+    return {**turn, "message": "\n".join(said) if said else None}
 
 
 def _add(turn: dict[str, Any], item: Mapping[str, Any]) -> None:
@@ -110,8 +116,7 @@ def _add(turn: dict[str, Any], item: Mapping[str, Any]) -> None:
             }
         )
     elif item["type"] == "message" and item.get("role", "assistant") == "assistant":
-        said = _said(item.get("content"))
-        turn["message"] = said if turn["message"] is None else f"{turn['message']}\n{said}"
+        turn["message"].append(_said(item.get("content")))
 
 
 def _said(content: object) -> str:

@@ -44,7 +44,7 @@ class OpenRlhfRequest(TrainerRequest):
 
 def read(raw: bytes, manner: Manner) -> Asked:
     """The items of a request. Raises ``InvalidInput`` when the lists do not belong together."""
-    text, body = decoded(raw)
+    body = decoded(raw)
     if not isinstance(body.get("query"), list):
         raise InvalidInput("wrong_type", "'query' must be an array of texts", field="query")
     queries, prompts, labels = (texts(body, field) for field in ("query", "prompts", "labels"))
@@ -55,15 +55,15 @@ def read(raw: bytes, manner: Manner) -> Asked:
         if values and len(values) != len(queries):
             raise InvalidInput("wrong_length", f"{field!r} is not as long as 'query'", field=field)
     items = tuple(
-        _item(text, manner, query, prompts[at] if prompts else None, labels[at] if labels else None)
+        _item(manner, query, prompts[at] if prompts else None, labels[at] if labels else None)
         for at, query in enumerate(queries)
     )
     return Asked(items, body)
 
 
-def _item(text: str, manner: Manner, query: Any, prompt: Any, label: Any) -> Item:
+def _item(manner: Manner, query: Any, prompt: Any, label: Any) -> Item:
     if not isinstance(query, str):
-        return made(text, manner, {"prompt": "", "reference": {}, "answer": query})
+        return made(manner, {"prompt": "", "reference": {}, "answer": query})
     if not isinstance(prompt, str):
         message = "without its prompt nobody can tell where the completion begins"
         return InvalidInput("prompt_missing", message, field="prompts")
@@ -76,7 +76,7 @@ def _item(text: str, manner: Manner, query: Any, prompt: Any, label: Any) -> Ite
         "reference": reference_of(label, manner.reference),
         "answer": without_end(completion, manner.end),
     }
-    return made(text, manner, parts)
+    return made(manner, parts)
 
 
 def reply(_asked: Asked, outcomes: Sequence[Outcome], _manner: Manner) -> dict[str, Any]:

@@ -34,7 +34,7 @@ class SlimeRequest(TrainerRequest):
 
 def read(raw: bytes, manner: Manner) -> Asked:
     """The one item of a request. Raises ``InvalidInput`` when there is no response."""
-    text, body = decoded(raw)
+    body = decoded(raw)
     response = body.get("response")
     if response is None:
         raise InvalidInput("missing_field", "the body needs the field 'response'", field="response")
@@ -43,7 +43,7 @@ def read(raw: bytes, manner: Manner) -> Asked:
         "reference": reference_of(body.get("label"), manner.reference),
         "answer": without_end(response, manner.end) if isinstance(response, str) else response,
     }
-    return Asked((made(text, manner, parts),), body)
+    return Asked((made(manner, parts),), body)
 
 
 def reply(_asked: Asked, outcomes: Sequence[Outcome], _manner: Manner) -> float | None:
