@@ -63,7 +63,7 @@ def batch() -> list[dict[str, Any]]:
 
 
 def play(service: Cluster, disturb: Callable[[], object]) -> Told:
-    """Submit, disturb, wait until all is settled; what every trajectory got, after the books were checked."""
+    """Submit, disturb, wait until all is settled: what every trajectory got. The books are checked."""
     with service.client() as client:
         client.put_ladder("carbons", LADDER)
         handed = client.submit("r", batch())
