@@ -6,7 +6,7 @@ JOBS   ?= 2
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-trainers check format clean
+.PHONY: demo test test-trainers test-cluster check format clean
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -31,6 +31,10 @@ test: $(STAMP)
 # `make test-trainers ONLY="trl-verl"` runs some of them.
 test-trainers: $(STAMP)
 	$(BIN)/python -m tests.trainers.run $(ONLY)
+
+# The fault matrix of the distributed service: Postgres, Redis and workers that are killed and frozen.
+test-cluster: $(STAMP)
+	$(BIN)/python -m pytest tests/cluster -o addopts="-q --strict-markers --strict-config -ra"
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

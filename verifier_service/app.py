@@ -136,7 +136,9 @@ def _serve(service: Service, listener: socket.socket) -> None:
     workers = [thread for thread in threading.enumerate() if thread.name.startswith(OWNER_PREFIX)]
     try:
         app = create_app(
-            service, alive=lambda: all(thread.is_alive() for thread in workers), foresight=True
+            service,
+            alive=lambda: all(thread.is_alive() for thread in workers),
+            foresight=service.settings.foresees,
         )
         config = uvicorn.Config(
             app,

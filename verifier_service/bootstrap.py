@@ -180,8 +180,16 @@ class Service:
         """Take no more trajectories (idempotent); the sweep finishes the run. Raises ``NotFound``."""
         self.unit(lambda tx: maintain.begin_close(tx, project, run))
 
-    def take(self, tier: Tier, limit: int, owner: str, without: Collection[str] = ()) -> execute.Taken:
-        """Lease work of one tier for a worker, but none of the verifiers in ``without``."""
+    def take(
+        self,
+        tier: Tier,
+        limit: int,
+        owner: str,
+        without: Collection[str] = (),
+        only: Collection[str] | None = None,
+    ) -> execute.Taken:
+        """Lease work of one tier for a worker, but none of the verifiers in ``without``, and where ``only``
+        is given none but its verifiers."""
         ttl_s = self.settings.lease_s
 
         def step(tx: Transaction) -> Step[execute.Taken]:
@@ -194,6 +202,7 @@ class Service:
                 owner=owner,
                 ttl_s=ttl_s,
                 without=without,
+                only=only,
             )
             return Step(taken, taken.ended)
 
@@ -293,17 +302,27 @@ class Service:
         return woken | advanced.woken, places
 
 
-def build(settings: Settings) -> Service:
-    """Join the parts for the settings: migrate the database, ship the ladders."""
-    settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+def build(settings: Settings, dispatcher: Dispatcher | None = None) -> Service:
+    """Join the parts for the settings: migrate the database, ship the ladders. ``dispatcher`` is the one of
+    a worker that has its own.
+
+    Raises ``InvalidInput`` for a broker without a database that several machines can share.
+    """
     url = settings.engine_url()
+    if settings.broker_url is not None and url.startswith("sqlite"):
+        raise InvalidInput(
+            "sqlite_with_broker",
+            "workers of other processes share a PostgreSQL database: set VERIFIER_DATABASE_URL",
+            field="VERIFIER_BROKER_URL",
+        )
+    settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     migrate.upgrade(url)
     catalog = VerifierCatalog(Sources(settings.plugins))
     service = Service(
         settings=settings,
         store=create_store(url),
         catalog=catalog,
-        dispatcher=EmbeddedDispatcher(),
+        dispatcher=dispatcher if dispatcher is not None else _dispatcher(settings),
         policy=ThresholdPolicy(),
         beliefs=TierBeliefs(catalog.map),
         tariff=HourlyTariff(
@@ -316,6 +335,14 @@ def build(settings: Settings) -> Service:
     with service.store.begin() as tx:
         tenants.create_project(tx, catalog, settings.project)
     return service
+
+
+def _dispatcher(settings: Settings) -> Dispatcher:
+    if settings.broker_url is None:
+        return EmbeddedDispatcher()
+    from verifier_service.dispatch.celery import CeleryDispatcher, celery_app
+
+    return CeleryDispatcher(celery_app(settings.broker_url))
 
 
 def _harness_options(settings: Settings) -> HarnessOptions:

@@ -24,6 +24,9 @@ class Settings(BaseSettings):
 
     data: Path = Field(default_factory=lambda: user_data_path("verifier-service"))
     database_url: str | None = None
+    broker_url: str | None = Field(default=None, repr=False)
+    embedded_workers: bool | None = None
+    foresight: bool | None = None
     host: str = "127.0.0.1"
     port: int = Field(default=8321, ge=0, le=65_535)
     project: str = "default"
@@ -58,6 +61,17 @@ class Settings(BaseSettings):
 
     log_level: str = "info"
     log_json: bool = False
+
+    @property
+    def runs_workers(self) -> bool:
+        """Whether ``verifier serve`` runs the tiers' workers itself: by default when there is no broker."""
+        return self.broker_url is None if self.embedded_workers is None else self.embedded_workers
+
+    @property
+    def foresees(self) -> bool:
+        """Whether ``verifier serve`` runs fast checks of those who wait before it stores their batch: by
+        default where it runs workers."""
+        return self.runs_workers if self.foresight is None else self.foresight
 
     def engine_url(self) -> str:
         """The database: ``database_url``, else a SQLite file in the data folder."""

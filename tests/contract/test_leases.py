@@ -305,3 +305,13 @@ def test_ready_counts_claimable_checks_per_tier(store: SqlStore) -> None:
     claim(store, 1)
     with store.read() as tx:
         assert tx.checks.ready() == {Tier.FAST: 1, Tier.LAB: 1}
+
+
+def test_a_worker_claims_what_it_has_and_nothing_else(store: SqlStore) -> None:
+    prepare(store)
+    ensure(store, check("a", verifier="one"), check("b", verifier="two"), check("c", verifier="three"))
+    with store.begin() as tx:
+        assert tx.checks.claim(Tier.FAST, 10, "w", 60.0, only=()) == []
+        found = tx.checks.claim(Tier.FAST, 10, "w", 60.0, ["one"], ["one", "two"])
+    assert [one.key for one in found] == ["b"]
+    assert {one.key for one in claim(store)} == {"a", "c"}

@@ -42,9 +42,11 @@ _QUICK = [
 
 @dataclass
 class PostgresServer:
-    """A server that gives out databases. ``base`` is the URL of its maintenance database."""
+    """A server that gives out databases. ``base`` is the URL of its maintenance database, ``process`` null
+    where the server is not ours."""
 
     base: str
+    process: PostgresProcess | None = None
     _migrated: str | None = field(default=None, init=False)
     _made: list[str] = field(default_factory=list, init=False)
 
@@ -93,12 +95,11 @@ def postgres_server() -> Iterator[PostgresServer]:
     with tempfile.TemporaryDirectory(prefix="vpg-", dir=_memory()) as folder:
         home = Path(folder)
         home.chmod(0o755)
-        process, base = _start(_binaries(home), home)
+        process = PostgresProcess(home)
         try:
-            yield PostgresServer(base)
+            yield PostgresServer(process.base, process)
         finally:
-            process.send_signal(signal.SIGQUIT)  # nothing in there is worth a checkpoint
-            process.wait(START_TIMEOUT_S)
+            process.stop()  # nothing in there is worth a checkpoint
 
 
 def _memory() -> Path | None:
@@ -142,34 +143,55 @@ def _reachable(package: Path, home: Path) -> Path:
     return Path(shutil.copytree(package, home / package.name))
 
 
-def _start(binaries: Path, home: Path) -> tuple[subprocess.Popen[bytes], str]:
-    data = home / "data"
-    data.mkdir(mode=0o700)
-    user = _unprivileged()
-    if user:
-        os.chown(data, user["user"], user["group"])
-    locale = "C" if sys.platform == "darwin" else "C.UTF-8"
-    flags = ["-A", "trust", "-U", "postgres", "-E", "UTF8", f"--locale={locale}", "--no-sync"]
-    made = subprocess.run(
-        [binaries / "initdb", "-D", data, *flags], capture_output=True, text=True, cwd="/", **user
-    )
-    if made.returncode != 0:
-        raise RuntimeError(f"initdb failed: {made.stderr}")
-    port = _free_port()
-    options = [part for option in _QUICK for part in ("-c", option)]
-    listen = ["-c", "listen_addresses=127.0.0.1", "-k", str(data), "-p", str(port)]
-    log = (home / "log").open("wb")
-    with log:
-        process = subprocess.Popen(
-            [binaries / "postgres", "-D", data, *listen, *options],
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            cwd="/",
-            **user,
-        )
-    base = f"postgresql://postgres@127.0.0.1:{port}/postgres"
-    _await(process, base, home / "log")
-    return process, base
+class PostgresProcess:
+    """A server process on a folder and a port that stay the same when it is started again."""
+
+    def __init__(self, home: Path) -> None:
+        self._binaries = _binaries(home)
+        self._home = home
+        self._data = home / "data"
+        self._user = _unprivileged()
+        self._port = _free_port()
+        self.base = f"postgresql://postgres@127.0.0.1:{self._port}/postgres"
+        self._make()
+        self._process = self._start()
+
+    def stop(self, number: int = signal.SIGQUIT) -> None:
+        """SIGQUIT: at once. SIGINT: connections are cut, what is committed is kept."""
+        self._process.send_signal(number)
+        self._process.wait(START_TIMEOUT_S)
+
+    def restart(self, pause_s: float = 0.0) -> None:
+        """Stop, and start ``pause_s`` later on what was committed."""
+        self.stop(signal.SIGINT)
+        time.sleep(pause_s)
+        self._process = self._start()
+
+    def _make(self) -> None:
+        self._data.mkdir(mode=0o700)
+        if self._user:
+            os.chown(self._data, self._user["user"], self._user["group"])
+        locale = "C" if sys.platform == "darwin" else "C.UTF-8"
+        flags = ["-A", "trust", "-U", "postgres", "-E", "UTF8", f"--locale={locale}", "--no-sync"]
+        command = [self._binaries / "initdb", "-D", self._data, *flags]
+        made = subprocess.run(command, capture_output=True, text=True, cwd="/", **self._user)
+        if made.returncode != 0:
+            raise RuntimeError(f"initdb failed: {made.stderr}")
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        options = [part for option in _QUICK for part in ("-c", option)]
+        listen = ["-c", "listen_addresses=127.0.0.1", "-k", str(self._data), "-p", str(self._port)]
+        log = self._home / "log"
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                [self._binaries / "postgres", "-D", self._data, *listen, *options],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd="/",
+                **self._user,
+            )
+        _await(process, self.base, log)
+        return process
 
 
 def _await(process: subprocess.Popen[bytes], base: str, log: Path) -> None:

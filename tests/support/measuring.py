@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
+import zlib
 from typing import ClassVar, Literal
 
 from verifier_service.domain.errors import Permanent, TaskError, Transient
-from verifier_service.domain.evidence import Finding, Measurement, Tier, Verdict
+from verifier_service.domain.evidence import Finding, Measurement, Reason, Tier, Verdict
 from verifier_service.domain.verifiers import CheckInput, Limits, Params, Verifier, VerifierInfo
 
 LIMITS = Limits(time_s=20.0, memory_mb=512, max_attempts=2)
@@ -59,6 +61,46 @@ class ExactCarbons(_Carbons):
     info = _info("test.exact", Tier.HIGH_FIDELITY, 10.0)
 
 
+class Gate(Verifier):
+    """A hard gate: texts with a nitrogen are refused."""
+
+    info = VerifierInfo(name="test.gate", version="1", tier=Tier.FAST, summary="no nitrogen", limits=LIMITS)
+
+    def verify(self, item: CheckInput, params: Params) -> Finding:
+        del params
+        drawn(item)
+        if "N" in str(item.candidate):
+            return Finding(
+                verdict=Verdict.REJECT, score=0.0, reason=Reason(code="nitrogen", message="has nitrogen")
+            )
+        return Finding(verdict=Verdict.ACCEPT)
+
+
+def drawn(item: CheckInput) -> None:
+    """Sleep for a time that the candidate draws, the same each time, of 0 to 60 ms."""
+    time.sleep(zlib.crc32(str(item.candidate).encode()) % 60 / 1000)
+
+
+class SlowRough(RoughCarbons):
+    """The cheap measurement, taking its time."""
+
+    info = _info("test.slow_rough", Tier.SIMULATION, 1.0)
+
+    def verify(self, item: CheckInput, params: Params) -> Finding:
+        drawn(item)
+        return super().verify(item, params)
+
+
+class SlowExact(ExactCarbons):
+    """The dear measurement, taking its time."""
+
+    info = _info("test.slow_exact", Tier.HIGH_FIDELITY, 10.0)
+
+    def verify(self, item: CheckInput, params: Params) -> Finding:
+        drawn(item)
+        return super().verify(item, params)
+
+
 class Judge(Verifier):
     """A fast judge: the answer must equal the reference."""
 
@@ -82,4 +124,4 @@ class Judge(Verifier):
         return Finding(verdict=verdict, score=1.0 if right else 0.0)
 
 
-VERIFIERS = (RoughCarbons, ExactCarbons, Judge)
+VERIFIERS = (RoughCarbons, ExactCarbons, Gate, SlowRough, SlowExact, Judge)

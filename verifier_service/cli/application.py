@@ -57,6 +57,7 @@ def options(
 
 
 app.command("serve")(server.serve)
+app.command("worker")(server.worker)
 app.command("demo")(demo.demo)
 app.command("submit")(submit.submit)
 app.command("rewards")(rewards.rewards)

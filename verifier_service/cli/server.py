@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +11,7 @@ import typer
 
 from verifier_service.cli.boundary import USAGE, Failed
 from verifier_service.cli.screen import AsJson, dump, say
+from verifier_service.domain.evidence import WORKED_TIERS
 
 if TYPE_CHECKING:
     from verifier_service.settings import Settings
@@ -73,6 +75,36 @@ def serve(
         app.serve(chosen)
     except app.CannotStart as error:
         raise Failed(str(error), "stop the other server, or choose another --data or --port") from error
+
+
+def worker(
+    tiers: Annotated[
+        list[str], typer.Option("--tier", help="fast, simulation or high_fidelity; again for more.")
+    ],
+    at_a_time: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Simulations and calculations at a time. [1]")
+    ] = None,
+) -> None:
+    """Run a Celery worker of one tier, or of several, on the shared database and broker."""
+    require_server()
+    if find_spec("celery") is None:
+        raise Failed("a worker needs celery", "pip install 'verifier-service[distributed]'")
+    known = [tier.value for tier in WORKED_TIERS]
+    for tier in tiers:
+        if tier not in known:
+            raise Failed(f"--tier {tier!r}", f"choose from {', '.join(known)}", code=USAGE)
+    if at_a_time is not None:
+        os.environ["VERIFIER_SLOW_WORKERS"] = str(at_a_time)
+    chosen = settings()
+    if chosen.broker_url is None or chosen.database_url is None:
+        raise Failed(
+            "a worker shares a database and a broker with the server",
+            "set VERIFIER_DATABASE_URL and VERIFIER_BROKER_URL as for `verifier serve`",
+        )
+    from verifier_service.worker.celery import app
+
+    pool = ["-P", "threads", "-c", "1", "--without-gossip", "--without-mingle"]
+    app.worker_main(["worker", "-Q", ",".join(tiers), *pool])
 
 
 def migrate(

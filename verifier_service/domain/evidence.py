@@ -27,6 +27,7 @@ class Tier(StrEnum):
 
 
 TIERS: tuple[Tier, ...] = tuple(Tier)
+WORKED_TIERS: tuple[Tier, ...] = TIERS[:-1]  # on the last one people work, not workers
 _RANKS = {tier: rank for rank, tier in enumerate(TIERS)}
 
 

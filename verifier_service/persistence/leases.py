@@ -23,12 +23,20 @@ class Leases:
     _db: Database
 
     def claim(
-        self, tier: Tier, limit: int, owner: str, ttl_s: float, without: Collection[str] = ()
+        self,
+        tier: Tier,
+        limit: int,
+        owner: str,
+        ttl_s: float,
+        without: Collection[str] = (),
+        only: Collection[str] | None = None,
     ) -> list[Claim]:
         """Rows locked by another claim are skipped, so two claims never wait for each other."""
         best = _ready(_CLAIMED, tier).limit(limit)
         if without:
             best = best.where(~self._db.among(_checks.c.verifier, sorted(without)))
+        if only is not None:
+            best = best.where(self._db.among(_checks.c.verifier, sorted(only)))
         rows = self._db.all(self._db.locked(best, of=_checks, skip=True)) if limit > 0 else []
         if not rows:
             return []

@@ -10,9 +10,11 @@ from sqlalchemy import Engine, func, select
 from sqlalchemy.exc import DBAPIError
 
 from verifier_service.domain.errors import Contended
+from verifier_service.domain.ports.store import Lead
 from verifier_service.persistence.checks import SqlChecks
 from verifier_service.persistence.database import Database
 from verifier_service.persistence.demands import SqlDemands
+from verifier_service.persistence.leads import AdvisoryLead, AloneLead
 from verifier_service.persistence.ledger import SqlLedger
 from verifier_service.persistence.reviews import SqlReviews
 from verifier_service.persistence.rewards import SqlRewards
@@ -79,6 +81,14 @@ class SqlStore:
     def read(self) -> AbstractContextManager[SqlTransaction]:
         """A read-only snapshot."""
         return self._open(self._reader, nullcontext())
+
+    def lead(self, name: str) -> Lead | None:
+        """A session's advisory lock on Postgres; a SQLite file has one process, which leads."""
+        return AdvisoryLead.take(self._writer, name) if self._postgres else AloneLead()
+
+    def led(self, name: str) -> bool:
+        """Whether a session holds the lock."""
+        return not self._postgres or AdvisoryLead.taken(self._writer, name)
 
     def close(self) -> None:
         """Release every connection."""

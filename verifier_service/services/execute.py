@@ -51,6 +51,7 @@ def take(
     owner: str,
     ttl_s: float,
     without: Collection[str] = (),
+    only: Collection[str] | None = None,
 ) -> Taken:
     """Claim the best ready checks of a tier and reserve the price of their time limits.
 
@@ -58,7 +59,7 @@ def take(
     cover at all is not run: it waits while other work of its payer may still refund a reservation, and
     else its demands are withdrawn as ``budget_exhausted``.
     """
-    claims = tx.checks.claim(tier, limit, owner, ttl_s, without)
+    claims = tx.checks.claim(tier, limit, owner, ttl_s, without, only)
     if not claims:
         return Taken(claims={}, jobs=(), cut=frozenset(), ended=())
     claims, touched = _refuse(tx, catalog, owner, claims)

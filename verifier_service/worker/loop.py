@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from verifier_service.bootstrap import Service
 from verifier_service.domain.errors import Contended
@@ -22,13 +22,26 @@ PAUSE_AFTER_ERROR_S = 1.0
 
 
 class TierWorker:
-    """Drains one tier until it is stopped. One thread runs it; ``stop`` may come from any."""
+    """Drains one tier until it is stopped. One thread runs it; ``stop`` may come from any.
 
-    def __init__(self, service: Service, tier: Tier, owner: str, *, batch: int) -> None:
+    With ``only``, it leaves other verifiers to workers that have them; without, what cannot run here is
+    refused.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        tier: Tier,
+        owner: str,
+        *,
+        batch: int,
+        only: Collection[str] | None = None,
+    ) -> None:
         self._service = service
         self._tier = tier
         self._owner = owner
         self._batch = batch
+        self._only = only
         self._harness = service.harness()
         self._stopping = threading.Event()
 
@@ -56,7 +69,7 @@ class TierWorker:
 
     def drain_once(self) -> bool:
         """Claim and execute a batch, and what comes up meanwhile; False when nothing was ready."""
-        taken = self._service.take(self._tier, self._batch, self._owner)
+        taken = self._service.take(self._tier, self._batch, self._owner, only=self._only)
         if taken.jobs:
             self._execute(taken)
         return bool(taken.jobs or taken.ended)
@@ -78,7 +91,7 @@ class TierWorker:
                 return ()
             limit = min(room, self._batch)
             try:
-                added = self._service.take(self._tier, limit, self._owner, without=enough)
+                added = self._service.take(self._tier, limit, self._owner, without=enough, only=self._only)
             except Contended:
                 return ()  # what runs is worth more than what could be added: it is tried again
             supply.took(full=len(added.jobs) >= limit or bool(added.ended))

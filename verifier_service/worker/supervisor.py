@@ -1,4 +1,5 @@
-"""The workers of a single-process service: fast apart from slow, and the sweep."""
+"""The threads of a serving process: the workers of a service on one machine, fast apart from slow, and the
+sweep. With a broker the workers are processes of their own."""
 
 from __future__ import annotations
 
@@ -46,8 +47,15 @@ class Supervisor:
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Take back what a dead predecessor held, then start workers and sweep."""
-        self._service.mend(lambda tx: maintain.reclaim(tx, self._installation))
+        """Start the sweep, and the workers unless they run elsewhere; those first take back what a dead
+        predecessor held."""
+        if self._service.settings.runs_workers:
+            self._service.mend(lambda tx: maintain.reclaim(tx, self._installation))
+            self._start_workers()
+        self._add(Sweep(self._service, f"{self._name}/sweep"), f"{self._name}/sweep")
+        log.info("started %d threads", len(self._threads))
+
+    def _start_workers(self) -> None:
         settings = self._service.settings
         for tier, count, batch in (
             (Tier.FAST, settings.fast_workers, settings.fast_batch),
@@ -57,8 +65,6 @@ class Supervisor:
             for index in range(count):
                 owner = f"{self._name}/{tier}/{index}"
                 self._add(TierWorker(self._service, tier, owner, batch=batch), owner)
-        self._add(Sweep(self._service, f"{self._name}/sweep"), f"{self._name}/sweep")
-        log.info("workers started: %d threads", len(self._threads))
 
     def stop(self) -> None:
         """Stop every part; running work is given back without an attempt spent."""

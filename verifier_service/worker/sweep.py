@@ -11,13 +11,14 @@ from functools import partial
 from verifier_service.bootstrap import Service
 from verifier_service.domain.errors import Contended
 from verifier_service.domain.evidence import Tier
-from verifier_service.domain.ports.store import Transaction
+from verifier_service.domain.ports.store import Lead, Transaction
 from verifier_service.domain.runs import RunState
 from verifier_service.services import desk, execute, maintain
 from verifier_service.services.maintain import Left
 
 log = logging.getLogger(__name__)
 
+PART = "sweep"
 SLOW_TICK_S = 1.0
 RUNS_PER_TICK = 64
 REVIEWS_PER_TICK = 32
@@ -26,7 +27,8 @@ MAX_HOLDING = 100_000
 
 
 class Sweep:
-    """One per database. Every step is idempotent and commits by itself."""
+    """One per database at a time: whoever holds the part ticks, the others stand by. Every step is
+    idempotent and commits by itself, so that two at once would do no harm."""
 
     def __init__(self, service: Service, owner: str) -> None:
         self._service = service
@@ -36,11 +38,23 @@ class Sweep:
         self._seen_at: float | None = None
         self._no_reaping_until = 0.0
         self._turn = 0
+        self._lead: Lead | None = None
 
     def run(self) -> None:
         """Tick until stopped. An error is logged and the next tick tries again."""
         while not self._stopping.wait(self._service.settings.tick_s):
-            self._guarded("the tick", self.tick)
+            self._guarded("the tick", self._tick_if_leading)
+        if self._lead is not None:
+            self._guarded("standing down", self._lead.release)
+
+    def _tick_if_leading(self) -> None:
+        if self._lead is not None and not self._lead.holds():
+            self._lead = None
+        if self._lead is None:
+            self._lead = self._service.store.lead(PART)
+            self._seen_at = None
+        if self._lead is not None:
+            self.tick()
 
     def stop(self) -> None:
         """End after the running step."""

@@ -53,6 +53,18 @@ class Transaction(Protocol):
         ...
 
 
+class Lead(Protocol):
+    """A named part that one process of all plays, as long as it lives and reaches the database."""
+
+    def holds(self) -> bool:
+        """Whether it is still ours; false for good once the connection is lost."""
+        ...
+
+    def release(self) -> None:
+        """Let another process take it."""
+        ...
+
+
 class Store(Protocol):
     """Opens transactions. Thread-safe; a transaction belongs to one thread."""
 
@@ -65,6 +77,14 @@ class Store(Protocol):
 
     def read(self) -> AbstractContextManager[Transaction]:
         """A read-only snapshot; never blocks writers."""
+        ...
+
+    def lead(self, name: str) -> Lead | None:
+        """Take a named part; None while another process has it. Freed when its holder dies."""
+        ...
+
+    def led(self, name: str) -> bool:
+        """Whether a process has taken the part."""
         ...
 
     def close(self) -> None:

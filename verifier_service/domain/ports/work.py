@@ -37,10 +37,19 @@ class Checks(Protocol):
         ...
 
     def claim(
-        self, tier: Tier, limit: int, owner: str, ttl_s: float, without: Collection[str] = ()
+        self,
+        tier: Tier,
+        limit: int,
+        owner: str,
+        ttl_s: float,
+        without: Collection[str] = (),
+        only: Collection[str] | None = None,
     ) -> list[Claim]:
-        """Lease the best ready checks (priority, then age), but none of the verifiers in ``without``.
-        State becomes running, the fence rises. Never hands one check to two owners."""
+        """Lease the best ready checks (priority, then age), but none of the verifiers in ``without``, and
+        where ``only`` is given none but its verifiers.
+
+        State becomes running, the fence rises. Never hands one check to two owners.
+        """
         ...
 
     def beat(self, owner: str, fences: Mapping[int, int], ttl_s: float) -> set[int]:

@@ -1,0 +1,59 @@
+"""Parts that one process of all plays."""
+
+from __future__ import annotations
+
+from tests.support.databases import PostgresServer
+from verifier_service.persistence.engine import create_store
+from verifier_service.persistence.store import SqlStore
+
+
+def test_who_leads_says_so_until_the_part_is_released(store: SqlStore) -> None:
+    lead = store.lead("part")
+    assert lead is not None
+    assert store.led("part")
+    assert lead.holds()
+    lead.release()
+    again = store.lead("part")
+    assert again is not None
+    again.release()
+
+
+def test_one_session_leads_and_the_others_do_not(postgres: PostgresServer) -> None:
+    url = postgres.migrated()
+    one, two = create_store(url), create_store(url)
+    try:
+        assert not two.led("part")
+        lead = one.lead("part")
+        assert lead is not None
+        assert two.lead("part") is None
+        assert two.led("part")
+        other = two.lead("another part")
+        assert other is not None
+        other.release()
+        lead.release()
+        assert not lead.holds()
+        assert not two.led("part")
+    finally:
+        one.close()
+        two.close()
+
+
+def test_a_part_is_free_when_its_holder_s_connection_ends(postgres: PostgresServer) -> None:
+    url = postgres.migrated()
+    one, two = create_store(url), create_store(url)
+    try:
+        lead = one.lead("part")
+        assert lead is not None
+        with two.begin() as tx:
+            tx._database.connection.exec_driver_sql(
+                "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+                " AND pid <> pg_backend_pid()"
+            )
+        assert not lead.holds()
+        lead.release()
+        successor = two.lead("part")
+        assert successor is not None
+        successor.release()
+    finally:
+        one.close()
+        two.close()
