@@ -25,7 +25,7 @@ check: $(STAMP)
 
 # Two files at a time: tests wait for processes, deadlines and disks as much as they compute.
 test: $(STAMP)
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 # The real packages of the trainers, in environments below .venvs: gigabytes, so not part of `make test`.
 # `make test-trainers ONLY="trl-verl"` runs some of them.

@@ -125,9 +125,10 @@ def test_a_job_that_always_kills_its_worker_ends_and_the_queue_moves(client: htt
 
 
 def test_clients_that_leave_free_their_slots(tmp_path: Path) -> None:
+    lasting = {"outcome": {"use": "lasting"}, "tiers": {"fast": [{"use": "lasting"}]}}
     with server.running(tmp_path) as running, running.client() as client:
-        client.put(f"/v1/ladders/{JUDGED['name']}", json=JUDGED).raise_for_status()
-        item = act("sleep", s=4)
+        client.put("/v1/ladders/lasting", json=JUDGED | lasting | {"name": "lasting"}).raise_for_status()
+        item = act("sleep", s=12) | {"ladder": "lasting"}
         post(client, "r", item)
         asyncio.run(_leave(running, item["id"]))
         started = time.monotonic()
@@ -140,33 +141,31 @@ def test_clients_that_leave_free_their_slots(tmp_path: Path) -> None:
 
 
 async def _leave(running: server.Server, trajectory: str) -> None:
-    """Many clients wait for a minute, and close their sockets after a second."""
+    """Many clients wait for a minute, and close their sockets once the server is seen to hold them."""
     body = json.dumps({"ids": [trajectory], "wait": {"until": "final", "seconds": 60}}).encode()
     head = (
         f"POST /v1/runs/r/rewards/query HTTP/1.1\r\nHost: v\r\nAuthorization: Bearer {running.key}\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"
     )
     address = urlsplit(running.url)
+    seen = asyncio.Event()
 
     async def one() -> None:
         _, writer = await asyncio.open_connection(address.hostname, address.port)
         writer.write(head.encode() + body)
         await writer.drain()
-        await asyncio.sleep(1)
+        await seen.wait()
         writer.close()
         await writer.wait_closed()
 
-    async def watch() -> int:
-        most = 0
-        async with httpx.AsyncClient(base_url=running.url) as client:
-            for _ in range(20):
-                most = max(most, (await client.get("/healthz")).json()["open_waits"])
+    async def watch() -> None:
+        async with httpx.AsyncClient(base_url=running.url, timeout=30) as client:
+            while (await client.get("/healthz")).json()["open_waits"] <= CLIENTS // 4:
                 await asyncio.sleep(0.05)
-        return most
+        seen.set()
 
-    watcher = asyncio.create_task(watch())
-    await asyncio.gather(*[one() for _ in range(CLIENTS)])
-    assert await watcher > CLIENTS // 4
+    async with asyncio.timeout(10):
+        await asyncio.gather(watch(), *[one() for _ in range(CLIENTS)])
 
 
 def _connections(running: server.Server) -> int:
