@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -70,9 +71,23 @@ def environments() -> list[Environment]:
     """All of ``environments.toml``, in its order."""
     tables = tomllib.loads((HERE / "environments.toml").read_text())
     return [
-        Environment(name, table.get("python", sys.executable), tuple(table["tests"]))
+        Environment(name, _interpreter(table.get("python")), tuple(table["tests"]))
         for name, table in tables.items()
     ]
+
+
+def _interpreter(version: str | None) -> str:
+    """This one, or another version's: that on the path, else one of pyenv's, whose shim need not work."""
+    if version is None:
+        return sys.executable
+    name = f"python{version}"
+    root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    for candidate in (name, *sorted(str(path) for path in root.glob(f"versions/{version}*/bin/{name}"))):
+        if shutil.which(candidate) is None:
+            continue
+        if subprocess.run([candidate, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return candidate
+    return name
 
 
 def make(environment: Environment) -> None:
