@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,11 +31,12 @@ from verifier_service.persistence.tables import metadata
 
 START_TIMEOUT_S = 30.0
 ROOM_BYTES = 2 * 1024**3
+_DURABLE = ["max_connections=200"]
 _QUICK = [
+    *_DURABLE,
     "fsync=off",
     "full_page_writes=off",
     "synchronous_commit=off",
-    "max_connections=200",
     "deadlock_timeout=100ms",
 ]
 
@@ -84,18 +85,21 @@ class PostgresServer:
 
 
 @contextmanager
-def postgres_server() -> Iterator[PostgresServer]:
-    """A running server; stopped and removed at the end unless it was given by ``$TEST_PG_URL``."""
+def postgres_server(*, durable: bool = False) -> Iterator[PostgresServer]:
+    """A running server; stopped and removed at the end unless it was given by ``$TEST_PG_URL``.
+
+    ``durable`` is for measurements: on disk, and a commit returns when it is there.
+    """
     given = os.environ.get("TEST_PG_URL")
     if given:
         server = PostgresServer(make_url(given).set(drivername="postgresql").render_as_string(False))
         yield server
         server.drop()
         return
-    with tempfile.TemporaryDirectory(prefix="vpg-", dir=_memory()) as folder:
+    with tempfile.TemporaryDirectory(prefix="vpg-", dir=None if durable else _memory()) as folder:
         home = Path(folder)
         home.chmod(0o755)
-        process = PostgresProcess(home)
+        process = PostgresProcess(home, _DURABLE if durable else _QUICK)
         try:
             yield PostgresServer(process.base, process)
         finally:
@@ -146,9 +150,10 @@ def _reachable(package: Path, home: Path) -> Path:
 class PostgresProcess:
     """A server process on a folder and a port that stay the same when it is started again."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, options: Sequence[str] = _QUICK) -> None:
         self._binaries = _binaries(home)
         self._home = home
+        self._options = options
         self._data = home / "data"
         self._user = _unprivileged()
         self._port = _free_port()
@@ -179,7 +184,7 @@ class PostgresProcess:
             raise RuntimeError(f"initdb failed: {made.stderr}")
 
     def _start(self) -> subprocess.Popen[bytes]:
-        options = [part for option in _QUICK for part in ("-c", option)]
+        options = [part for option in self._options for part in ("-c", option)]
         listen = ["-c", "listen_addresses=127.0.0.1", "-k", str(self._data), "-p", str(self._port)]
         log = self._home / "log"
         with log.open("ab") as output:
