@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from tiers.catalog_sources import BrokenPlugin, Sources, installed_version
+from tiers.catalog_sources import BrokenPlugin, Sources, keyed_version
 from verifier_service.domain.errors import InvalidInput, NotFound
 from verifier_service.domain.extraction import candidate_of
 from verifier_service.domain.ladders import LadderSpec, VerifierUse
@@ -34,7 +34,7 @@ class VerifierCatalog:
         self._verifiers = {name: sources.load(name) for name in sources.names()}
         self._schemas = {name: _schema(name, verifier) for name, verifier in self._verifiers.items()}
         self._libraries = {
-            name: {library: installed_version(library) for library in verifier.info.libraries}
+            name: {library: keyed_version(library) for library in verifier.info.libraries}
             for name, verifier in self._verifiers.items()
         }
         self._unavailable = {name: _unavailable(name, found) for name, found in self._verifiers.items()}

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, entry_points, version
+from importlib.metadata import PackageNotFoundError, entry_points, requires, version
 from types import MappingProxyType
 
 from verifier_service.domain.verifiers import Verifier
 
 ENTRY_POINT_GROUP = "verifier_service.verifiers"
 INTERPRETER = "python"
+DISTRIBUTION = "verifier-service"
+MISSING = "missing"
 
 SHIPPED: Mapping[str, str] = MappingProxyType(
     {
@@ -104,7 +108,28 @@ def installed_version(library: str) -> str:
     try:
         return version(library)
     except PackageNotFoundError:
-        return "missing"
+        return MISSING
+
+
+def keyed_version(library: str) -> str:
+    """The version that keys checks: the installed one, else the one that this release pins.
+
+    A server that leaves a verifier to its workers then asks for checks under the key by which they know
+    them. ``missing`` where the library is neither installed nor pinned.
+    """
+    found = installed_version(library)
+    return found if found != MISSING else _pinned().get(library, MISSING)
+
+
+@lru_cache(maxsize=1)
+def _pinned() -> Mapping[str, str]:
+    """Libraries that this distribution requires in exactly one version (PEP 508, ``name==version``)."""
+    try:
+        needed = requires(DISTRIBUTION) or []
+    except PackageNotFoundError:
+        return {}
+    exact = (re.match(r"([\w.-]+)==([\w.+!-]+)\s*(?:;|$)", line) for line in needed)
+    return {match[1]: match[2] for match in exact if match is not None}
 
 
 def _installed() -> Iterator[tuple[str, str]]:

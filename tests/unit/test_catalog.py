@@ -187,6 +187,13 @@ def test_library_versions_name_what_is_missing() -> None:
     assert found["pydantic"][0].isdigit()
 
 
+def test_what_is_left_to_workers_is_keyed_as_the_release_pins_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = VerifierCatalog().library_versions("pyscf.gap")
+    assert "missing" not in installed.values()
+    monkeypatch.setattr("tiers.catalog_sources.installed_version", lambda _: "missing")
+    assert VerifierCatalog().library_versions("pyscf.gap") == installed
+
+
 @pytest.mark.parametrize(("answer", "refused"), [("!no", True), ("yes", False), (None, False)])
 def test_the_door_asks_the_verifiers_of_the_ladder(answer: str | None, refused: bool) -> None:
     problem = Problem(prompt="p", inputs={"method": "b"}, reference={"gold": 1})

@@ -46,7 +46,8 @@ class Catalog(Protocol):
         """Return all verifiers by tier, then by name."""
 
     def library_versions(self, name: str) -> dict[str, str]:
-        """Return the versions that key the verifier's checks; a missing library is ``"missing"``."""
+        """Return the versions that key the verifier's checks: of a library that is not installed, the one
+        that the release pins, else ``"missing"``."""
 
     def map(self, name: str) -> QuantityMap:
         """Return a shipped map. Raises ``NotFound``."""
