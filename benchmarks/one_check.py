@@ -29,4 +29,22 @@ class TextEqual(Verifier):
         return Finding(verdict=Verdict.REJECT, score=0.0, reason=reason)
 
 
-VERIFIERS = (TextEqual,)
+class TextPresent(Verifier):
+    """Accept an answer that is not blank."""
+
+    info: ClassVar[VerifierInfo] = TextEqual.info.model_copy(
+        update={
+            "name": "bench.text_present",
+            "summary": "Whether there is an answer",
+            "reads": frozenset({"candidate"}),
+        }
+    )
+
+    def verify(self, item: CheckInput, params: Params) -> Finding:  # noqa: ARG002 - the port's signature
+        """Look for a character that is no space."""
+        if str(item.candidate or "").strip():
+            return Finding(verdict=Verdict.ACCEPT, score=1.0)
+        return Finding(verdict=Verdict.REJECT, score=0.0, reason=Reason(code="blank", message="no answer"))
+
+
+VERIFIERS = (TextEqual, TextPresent)

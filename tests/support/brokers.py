@@ -48,6 +48,12 @@ class Broker:
             else:
                 return
 
+    @property
+    def pid(self) -> int:
+        """Of the running server."""
+        assert self._process is not None
+        return self._process.pid
+
     def stop(self) -> None:
         """As when its machine is gone."""
         if self._process is not None:

@@ -161,6 +161,11 @@ class PostgresProcess:
         self._make()
         self._process = self._start()
 
+    @property
+    def pid(self) -> int:
+        """Of the server's first process."""
+        return self._process.pid
+
     def stop(self, number: int = signal.SIGQUIT) -> None:
         """SIGQUIT: at once. SIGINT: connections are cut, what is committed is kept."""
         self._process.send_signal(number)
