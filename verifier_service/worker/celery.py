@@ -25,6 +25,7 @@ from verifier_service.domain.evidence import Tier
 from verifier_service.observability import configure_logging
 from verifier_service.settings import Settings
 from verifier_service.worker.loop import TierWorker
+from verifier_service.worker.pulse import Pulse, forget
 
 log = logging.getLogger(__name__)
 
@@ -56,13 +57,15 @@ class Crew:
         service = bootstrap.build(self._settings, self._dispatcher)
         self._service = service
         runnable = {one.info.name for one in service.catalog.list() if one.unavailable is None}
+        forget(self._settings.data)
         for tier in tiers:
             fast = tier is Tier.FAST
             count = self._settings.fast_workers if fast else self._settings.slow_workers
             for index in range(count):
                 owner = f"{self._name}/{tier}/{index}"
                 batch = self._settings.fast_batch if fast else 1
-                worker = TierWorker(service, tier, owner, batch=batch, only=runnable)
+                pulse = Pulse(self._settings.data, f"{tier}/{index}")
+                worker = TierWorker(service, tier, owner, batch=batch, only=runnable, pulse=pulse.beat)
                 thread = threading.Thread(target=worker.run, name=owner, daemon=True)
                 self._workers.append(worker)
                 self._threads.append(thread)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from verifier_service.bootstrap import Service
 from verifier_service.domain.errors import Contended
@@ -25,7 +25,7 @@ class TierWorker:
     """Drains one tier until it is stopped. One thread runs it; ``stop`` may come from any.
 
     With ``only``, it leaves other verifiers to workers that have them; without, what cannot run here is
-    refused.
+    refused. ``pulse`` is called whenever the database has answered it.
     """
 
     def __init__(
@@ -36,12 +36,14 @@ class TierWorker:
         *,
         batch: int,
         only: Collection[str] | None = None,
+        pulse: Callable[[], None] = lambda: None,
     ) -> None:
         self._service = service
         self._tier = tier
         self._owner = owner
         self._batch = batch
         self._only = only
+        self._pulse = pulse
         self._harness = service.harness()
         self._stopping = threading.Event()
 
@@ -70,6 +72,7 @@ class TierWorker:
     def drain_once(self) -> bool:
         """Claim and execute a batch, and what comes up meanwhile; False when nothing was ready."""
         taken = self._service.take(self._tier, self._batch, self._owner, only=self._only)
+        self._pulse()
         if taken.jobs:
             self._execute(taken)
         return bool(taken.jobs or taken.ended)
@@ -82,6 +85,7 @@ class TierWorker:
         def beat() -> None:
             hand.flush()
             self._service.beat(self._owner, hand.held())
+            self._pulse()
 
         def more(enough: frozenset[str]) -> Sequence[Job]:
             hand.flush_if_quiet()
