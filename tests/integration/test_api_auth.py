@@ -12,6 +12,7 @@ import pytest
 from tests.support import server
 from tests.support.server import fresh, identity, submit
 
+
 @pytest.fixture(scope="module")
 def admin() -> Iterator[httpx.Client]:
     with server.shared().client() as client:
