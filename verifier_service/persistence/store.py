@@ -6,10 +6,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
+import psycopg
 from sqlalchemy import Engine, func, select
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, TimeoutError
 
-from verifier_service.domain.errors import Contended
+from verifier_service.domain.errors import Contended, Unavailable
 from verifier_service.domain.ports.store import Lead
 from verifier_service.persistence.checks import SqlChecks
 from verifier_service.persistence.database import Database
@@ -21,9 +22,11 @@ from verifier_service.persistence.rewards import SqlRewards
 from verifier_service.persistence.runs import SqlRuns
 from verifier_service.persistence.tenancy import LadderCache, SqlKeys, SqlLadders, SqlProjects
 from verifier_service.persistence.trajectories import SqlTrajectories
+from verifier_service.persistence.webhook_tables import webhooks as webhooks
 
 TURN_TIMEOUT_S = 30.0
 _RETRY_STATES = {"40001", "40P01", "55P03"}  # serialization, deadlock, lock not available
+_AWAY_STATES = {"57P01", "57P02", "57P03", "53300"}  # shutting down, crashed, starting, no slot free
 
 
 class SqlTransaction:
@@ -64,7 +67,8 @@ class SqlStore:
     """Opens transactions on SQLite or Postgres.
 
     A transaction that lost a deadlock or found the database busy raises ``Contended``: nothing of it
-    happened, and its caller may run the whole of it again.
+    happened, and its caller may run the whole of it again. Where the database does not answer it raises
+    ``Unavailable``.
     """
 
     def __init__(self, writer: Engine, reader: Engine) -> None:
@@ -84,11 +88,17 @@ class SqlStore:
 
     def lead(self, name: str) -> Lead | None:
         """A session's advisory lock on Postgres; a SQLite file has one process, which leads."""
-        return AdvisoryLead.take(self._writer, name) if self._postgres else AloneLead()
+        if not self._postgres:
+            return AloneLead()
+        with _in_our_words():
+            return AdvisoryLead.take(self._writer, name)
 
     def led(self, name: str) -> bool:
         """Whether a session holds the lock."""
-        return not self._postgres or AdvisoryLead.taken(self._writer, name)
+        if not self._postgres:
+            return True
+        with _in_our_words():
+            return AdvisoryLead.taken(self._writer, name)
 
     def close(self) -> None:
         """Release every connection."""
@@ -109,16 +119,36 @@ class SqlStore:
 
     @contextmanager
     def _open(self, engine: Engine, turn: AbstractContextManager[None]) -> Iterator[SqlTransaction]:
-        try:
-            with turn, engine.begin() as connection:
-                yield SqlTransaction(Database(connection, self._postgres), self._cache)
-        except DBAPIError as error:
-            if _may_run_again(error):
-                raise Contended("database_contended", "run the transaction again") from error
-            raise
+        with _in_our_words(), turn, engine.begin() as connection:
+            yield SqlTransaction(Database(connection, self._postgres), self._cache)
+
+
+@contextmanager
+def _in_our_words() -> Iterator[None]:
+    """What callers may have to act on, as errors of the domain."""
+    try:
+        yield
+    except DBAPIError as error:
+        if _may_run_again(error):
+            raise Contended("database_contended", "run the transaction again") from error
+        if _is_away(error):
+            raise Unavailable("database_unavailable", "the database does not answer; try again") from error
+        raise
+    except TimeoutError as error:
+        raise Unavailable("database_busy", "every connection is in use; try again") from error
 
 
 def _may_run_again(error: DBAPIError) -> bool:
     if getattr(error.orig, "sqlstate", None) in _RETRY_STATES:
         return True
     return getattr(error.orig, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+
+
+def _is_away(error: DBAPIError) -> bool:
+    """The connection broke, or there was none to be had. SQLSTATE classes: PostgreSQL, appendix A."""
+    if error.connection_invalidated:
+        return True
+    if not isinstance(error.orig, psycopg.OperationalError):
+        return False
+    state = error.orig.sqlstate
+    return state is None or state in _AWAY_STATES or state.startswith("08")
