@@ -24,6 +24,7 @@ from verifier_service.domain.errors import (
     InvalidInput,
     NotFound,
     Unauthenticated,
+    Unavailable,
     VerificationError,
     VerifierFailure,
 )
@@ -45,6 +46,7 @@ STATUSES: Mapping[type[VerificationError], HTTPStatus] = {
     Conflict: HTTPStatus.CONFLICT,
     BudgetExhausted: HTTPStatus.PAYMENT_REQUIRED,
     Contended: HTTPStatus.SERVICE_UNAVAILABLE,
+    Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     VerifierFailure: HTTPStatus.INTERNAL_SERVER_ERROR,
 }
 

@@ -20,6 +20,7 @@ from verifier_service.api.problems import ClientGone
 from verifier_service.api.threads import in_thread
 from verifier_service.bootstrap import Service
 from verifier_service.domain.cases import Standing
+from verifier_service.domain.errors import Contended, Unavailable
 from verifier_service.domain.rewards import RewardRecord
 from verifier_service.domain.runs import Run
 
@@ -205,11 +206,15 @@ class Hub:
             return
         try:
             looks = await in_thread(self._look, asks)
+        except (Contended, Unavailable) as error:
+            log.warning("waits are read again: %s", error)
+            for ask in asks:
+                ask.wait.fresh = False  # it is read with the next poll
+            _fail([ask for ask in asks if ask.due], error)
+            return
         except Exception as error:
             log.exception("the reader of waits failed")
-            for ask in asks:
-                if not ask.wait.future.done():
-                    ask.wait.future.set_exception(error)
+            _fail(asks, error)
             return
         for ask, look in zip(asks, looks, strict=True):
             wait = ask.wait
@@ -245,6 +250,12 @@ class Hub:
             else look
             for ask, look in zip(asks, looks, strict=True)
         ]
+
+
+def _fail(asks: Sequence[_Ask], error: Exception) -> None:
+    for ask in asks:
+        if not ask.wait.future.done():
+            ask.wait.future.set_exception(error)
 
 
 def _is_met(standing: Standing, wait: _Wait) -> bool:

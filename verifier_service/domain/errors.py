@@ -54,6 +54,13 @@ class Contended(VerificationError):
     retryable = True
 
 
+class Unavailable(VerificationError):
+    """The database does not answer. Whether what was sent to it has happened is not known: send it again
+    where that is harmless."""
+
+    retryable = True
+
+
 class BudgetExhausted(VerificationError):
     """The run's ledger cannot cover the reservation."""
 

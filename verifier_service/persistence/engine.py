@@ -12,6 +12,14 @@ from verifier_service.persistence.store import SqlStore
 
 BUSY_TIMEOUT_S = 30.0
 WAL_PAUSE_S = 0.02
+# A server that is gone without a word is noticed in a minute at most (libpq, connection parameters).
+POSTGRES_ANSWERS = {
+    "connect_timeout": 5,
+    "keepalives_idle": 20,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
 POOL_SIZE = 10
 MAX_OVERFLOW = 30
 
@@ -41,6 +49,7 @@ def open_engines(url: str) -> tuple[Engine, Engine]:
         pool_size=POOL_SIZE,
         max_overflow=MAX_OVERFLOW,
         pool_pre_ping=True,
+        connect_args=POSTGRES_ANSWERS,
         isolation_level="READ COMMITTED",
     )
     reader = writer.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)

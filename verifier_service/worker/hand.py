@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 
 from verifier_service.domain.checks import Claim
+from verifier_service.domain.errors import Contended, Unavailable
 from verifier_service.domain.ports.execution import Done, Released
 from verifier_service.services.execute import Taken
+
+log = logging.getLogger(__name__)
 
 FLUSH_S = 0.1
 FLUSH_ITEMS = 256
 QUIET_S = 0.008
+PAUSE_S = 0.5
 
 
 class Hand:
     """Claims from several takes, until each is reported. For one thread.
 
     Results are reported in bulk while they keep coming, and soon after they stop: somebody may be
-    waiting for them, however long the items take that are still executing.
+    waiting for them, however long the items take that are still executing. What the database does not
+    take is kept: it may be hours of work, and a report that comes twice is refused by its fence.
     """
 
     def __init__(self, report: Callable[[Taken, list[Done | Released]], None]) -> None:
@@ -27,6 +33,7 @@ class Hand:
         self._cut: frozenset[str] = frozenset()
         self._pending: list[Done | Released] = []
         self._first = self._last = 0.0
+        self._pause_until = 0.0
 
     def __len__(self) -> int:
         return len(self._claims)
@@ -55,12 +62,23 @@ class Hand:
         if self._pending and (now - self._last >= QUIET_S or now - self._first >= FLUSH_S):
             self.flush()
 
+    @property
+    def unreported(self) -> int:
+        """How many results are kept."""
+        return len(self._pending)
+
     def flush(self) -> None:
-        """Report every result that is kept, and let go of its claim."""
-        if not self._pending:
+        """Report every result that is kept, and let go of its claim; later, where the database is away."""
+        if not self._pending or time.monotonic() < self._pause_until:
             return
-        results, self._pending = self._pending, []
-        self._report(self.held(), results)
+        results = self._pending
+        try:
+            self._report(self.held(), results)
+        except (Contended, Unavailable) as error:
+            log.warning("%d results are reported later: %s", len(results), error)
+            self._pause_until = time.monotonic() + PAUSE_S
+            return
+        self._pending = []
         ended = {result.id for result in results}
         self._cut -= ended
         for job in ended:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 
 from verifier_service.bootstrap import Service
-from verifier_service.domain.errors import Contended
+from verifier_service.domain.errors import Contended, Unavailable
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ports.execution import Job
 from verifier_service.services.execute import Taken
@@ -52,8 +52,9 @@ class TierWorker:
         while not self._stopping.is_set():
             try:
                 busy = self.drain_once()
-            except Contended:
-                log.warning("worker %s was always in another's way; its leases will expire", self._owner)
+            except (Contended, Unavailable) as error:
+                log.warning("worker %s asks again: %s", self._owner, error)
+                self._stopping.wait(PAUSE_AFTER_ERROR_S)
                 busy = True
             except Exception:
                 log.exception("worker %s failed on its batch; its leases will expire", self._owner)
@@ -84,8 +85,18 @@ class TierWorker:
 
         def beat() -> None:
             hand.flush()
-            self._service.beat(self._owner, hand.held())
-            self._pulse()
+            try:
+                self._service.beat(self._owner, hand.held())
+            except (Contended, Unavailable) as error:
+                log.warning("leases are renewed later: %s", error)
+            else:
+                self._pulse()
+
+        def unwanted() -> Collection[str]:
+            try:
+                return self._service.unwanted(hand.held())
+            except Unavailable:
+                return ()  # nobody can have cancelled anything either
 
         def more(enough: frozenset[str]) -> Sequence[Job]:
             hand.flush_if_quiet()
@@ -96,7 +107,7 @@ class TierWorker:
             limit = min(room, self._batch)
             try:
                 added = self._service.take(self._tier, limit, self._owner, without=enough, only=self._only)
-            except Contended:
+            except (Contended, Unavailable):
                 return ()  # what runs is worth more than what could be added: it is tried again
             supply.took(full=len(added.jobs) >= limit or bool(added.ended))
             hand.add(added)
@@ -104,9 +115,13 @@ class TierWorker:
 
         # Dear verifiers run one at a time: a check that is claimed early only waits here instead.
         ask = more if self._tier is Tier.FAST else None
-        for result in self._harness.run(taken.jobs, lambda: self._service.unwanted(hand.held()), beat, ask):
+        for result in self._harness.run(taken.jobs, unwanted, beat, ask):
             hand.keep(result)
-        hand.flush()
+        while hand.unreported:
+            hand.flush()
+            if hand.unreported and self._stopping.wait(PAUSE_AFTER_ERROR_S):
+                hand.flush()
+                return
 
 
 class Supply:

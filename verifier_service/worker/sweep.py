@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from verifier_service.bootstrap import Service
-from verifier_service.domain.errors import Contended
+from verifier_service.domain.errors import Contended, Unavailable
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ports.store import Lead, Transaction
 from verifier_service.domain.runs import RunState
@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 
 PART = "sweep"
 SLOW_TICK_S = 1.0
+AWAY_PAUSE_S = 0.5
 RUNS_PER_TICK = 64
 REVIEWS_PER_TICK = 32
 DRAIN_LIMIT = 20
@@ -37,6 +38,7 @@ class Sweep:
         self._slow_due = 0.0
         self._seen_at: float | None = None
         self._no_reaping_until = 0.0
+        self._was_away = False
         self._turn = 0
         self._lead: Lead | None = None
 
@@ -72,15 +74,17 @@ class Sweep:
             self._slow()
 
     def _notice_sleep(self, now: float) -> None:
-        """After a laptop's sleep every lease looks expired: let the living renew theirs first.
+        """After a laptop's sleep, and when the database was away, every lease looks expired: let the living
+        renew theirs first.
 
         Database time goes on in a sleep, a process's monotonic clock does not.
         """
         lease_s = self._service.settings.lease_s
-        if self._seen_at is not None and now - self._seen_at > lease_s / 2:
-            log.info("%.0f s since the last tick: leases get time to be renewed", now - self._seen_at)
+        slept = self._seen_at is not None and now - self._seen_at > lease_s / 2
+        if slept or self._was_away:
+            log.info("leases get time to be renewed before any is reaped")
             self._no_reaping_until = now + lease_s
-        self._seen_at = now
+        self._seen_at, self._was_away = now, False
 
     def _guarded(self, what: str, step: Callable[[], object]) -> None:
         """One step that may fail without stopping the others."""
@@ -88,6 +92,10 @@ class Sweep:
             step()
         except Contended:
             log.info("%s was in another's way; it is tried again", what)
+        except Unavailable as error:
+            log.warning("%s failed; it is tried again: %s", what, error)
+            self._was_away = True
+            self._stopping.wait(AWAY_PAUSE_S)
         except Exception:
             log.exception("%s failed; it is tried again", what)
 
