@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import Row, Select, func, select, update
+from sqlalchemy import Row, Select, select, update
 
 from verifier_service.domain.cases import Body, Case, NewTrajectory, Standing
 from verifier_service.domain.errors import Conflict
@@ -23,6 +23,7 @@ from verifier_service.persistence.tenancy import SqlLadders
 
 _cases, _runs, _bodies = tables.trajectories, tables.runs, tables.bodies
 _TURNS = TypeAdapter(tuple[Turn, ...])
+HELD_PATHS = 4  # held rungs of one case that are looked at before cases further down have to wait
 
 
 class SqlTrajectories:
@@ -118,15 +119,19 @@ class SqlTrajectories:
         return self._pks(_of_run(project, run).where(sql(tables.UNDECIDED)), limit)
 
     def held(self, project: str, run: str, limit: int) -> list[int]:
+        """Read from the index of ranks, from its best end: there may be a million of them."""
         demands = tables.demands
-        best = func.max(func.coalesce(demands.c.rank, -1e300)).label("best")
-        found = (
-            select(demands.c.trajectory.label("pk"))
-            .where(demands.c.run == run_key(project, run), sql(tables.HELD))
-            .group_by(demands.c.trajectory)
-            .order_by(best.desc(), demands.c.trajectory)
+        mine = select(demands.c.trajectory).where(demands.c.run == run_key(project, run), sql(tables.HELD))
+        ranked = mine.where(demands.c.rank.is_not(None)).order_by(
+            demands.c.rank.desc(), demands.c.trajectory
         )
-        return [row.pk for row in self._db.all(found.limit(limit))]
+        found = dict.fromkeys(row.trajectory for row in self._db.all(ranked.limit(limit * HELD_PATHS)))
+        if len(found) < limit:
+            unranked = mine.where(demands.c.rank.is_(None)).order_by(demands.c.trajectory)
+            found |= dict.fromkeys(
+                row.trajectory for row in self._db.all(unranked.limit(limit * HELD_PATHS))
+            )
+        return list(found)[:limit]
 
     def unsettled(self, project: str, run: str, limit: int) -> list[int]:
         return self._pks(_of_run(project, run).where(sql(tables.UNSETTLED)), limit)
