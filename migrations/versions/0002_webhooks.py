@@ -83,6 +83,7 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("deliveries", schema=None) as batch_op:
         batch_op.create_index("uq_deliveries_webhook_run_seq", ["webhook", "run", "seq"], unique=True)
+        batch_op.create_index("ix_deliveries_webhook", ["webhook", "pk"])
         for name, columns, predicate in (
             ("ix_deliveries_due", ["webhook", "not_before", "pk"], "state = 'pending'"),
             ("ix_deliveries_ended", ["state", "ended_at"], "state <> 'pending'"),

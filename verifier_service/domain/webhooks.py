@@ -180,7 +180,8 @@ class Sent:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """What is written of a parcel: its new state, and when a pending one is due again, in database time."""
+    """What is written of a parcel: its new state, and when a pending one is due again, in database time.
+    Where it was not ``tried``, only that."""
 
     parcel: Parcel
     state: DeliveryState
@@ -188,6 +189,7 @@ class Outcome:
     not_before: float = 0.0
     status: int | None = None
     error: str | None = None
+    tried: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -22,7 +22,8 @@ from verifier_service.persistence.rewards import SqlRewards
 from verifier_service.persistence.runs import SqlRuns
 from verifier_service.persistence.tenancy import LadderCache, SqlKeys, SqlLadders, SqlProjects
 from verifier_service.persistence.trajectories import SqlTrajectories
-from verifier_service.persistence.webhook_tables import webhooks as webhooks
+from verifier_service.persistence.webhook_outbox import SqlOutbox
+from verifier_service.persistence.webhooks import SqlWebhooks
 
 TURN_TIMEOUT_S = 30.0
 _RETRY_STATES = {"40001", "40P01", "55P03"}  # serialization, deadlock, lock not available
@@ -44,6 +45,8 @@ class SqlTransaction:
         self.demands = SqlDemands(database)
         self.rewards = SqlRewards(database)
         self.reviews = SqlReviews(database)
+        self.webhooks = SqlWebhooks(database)
+        self.outbox = SqlOutbox(database)
 
     def now(self) -> float:
         """Database time."""

@@ -75,6 +75,7 @@ deliveries = Table(
     Column("created_at", Double, nullable=False),
     Column("ended_at", Double),
     Index("uq_deliveries_webhook_run_seq", "webhook", "run", "seq", unique=True),
+    Index("ix_deliveries_webhook", "webhook", "pk"),
     CheckConstraint(f"state IN ({listed(_STATES)})", name="state"),
     CheckConstraint("(state = 'pending') = (ended_at IS NULL)", name="ended_at"),
     CheckConstraint("attempt >= 0", name="attempt"),

@@ -9,6 +9,7 @@ from verifier_service.domain.ports.reviews import Reviews
 from verifier_service.domain.ports.rewards import Rewards
 from verifier_service.domain.ports.runs import Runs, Trajectories
 from verifier_service.domain.ports.tenancy import Keys, Ladders, Projects
+from verifier_service.domain.ports.webhooks import Outbox, Webhooks
 from verifier_service.domain.ports.work import Checks, Demands, Ledger
 
 
@@ -39,6 +40,10 @@ class Transaction(Protocol):
     def rewards(self) -> Rewards: ...
     @property
     def reviews(self) -> Reviews: ...
+    @property
+    def webhooks(self) -> Webhooks: ...
+    @property
+    def outbox(self) -> Outbox: ...
 
     def now(self) -> float:
         """Database time, seconds since the epoch. The only clock that leases and deadlines use."""
