@@ -88,8 +88,9 @@ class Service:
     """The processes of one installation, and the CPU they have used."""
 
     def __init__(self, postgres: PostgresServer, redis: Broker, folder: Path, **settings: str) -> None:
+        self.database_url = postgres.empty()
         self._environment = os.environ | {
-            "VERIFIER_DATABASE_URL": postgres.empty(),
+            "VERIFIER_DATABASE_URL": self.database_url,
             "VERIFIER_BROKER_URL": redis.url,
             "VERIFIER_PLUGINS": '["benchmarks.one_check"]',
             "VERIFIER_LOG_LEVEL": "warning",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from verifier_service.domain.evidence import Finding, Reason, Tier, Verdict
+from verifier_service.domain.evidence import Finding, Measurement, Reason, Tier, Verdict
 from verifier_service.domain.verifiers import CheckInput, Limits, Params, Verifier, VerifierInfo
 
 
@@ -47,4 +47,24 @@ class TextPresent(Verifier):
         return Finding(verdict=Verdict.REJECT, score=0.0, reason=Reason(code="blank", message="no answer"))
 
 
-VERIFIERS = (TextEqual, TextPresent)
+class Length(Verifier):
+    """Measure how long an answer is, on a dearer tier."""
+
+    info: ClassVar[VerifierInfo] = VerifierInfo(
+        name="bench.length",
+        version="1",
+        tier=Tier.HIGH_FIDELITY,
+        summary="The length of the answer",
+        quantities=("length@bench",),
+        limits=Limits(time_s=5.0, memory_mb=1024),
+        typical_cpu_s=3_600.0,
+    )
+
+    def verify(self, item: CheckInput, params: Params) -> Finding:  # noqa: ARG002 - the port's signature
+        """Count characters."""
+        length = float(len(str(item.candidate or "")))
+        measured = Measurement(quantity="length@bench", value=length, unit="1", sigma=0.1)
+        return Finding(verdict=Verdict.INCONCLUSIVE, measurements=(measured,))
+
+
+VERIFIERS = (TextEqual, TextPresent, Length)

@@ -1,0 +1,227 @@
+"""What a million held and a million queued checks cost those who claim and submit beside them.
+
+    python -m benchmarks.many_held [--held 1000000] [--count 4096]
+
+On Postgres (fsync on, on this machine's disk). One run has as many trajectories whose dearer rungs the
+policy holds back, because its budget is spent, and as many checks of the high-fidelity tier are queued that
+nobody works on. Measured before and after they are there:
+
+* ``claim``   the store's claim of the fast tier with a thousand ready checks (one at a time, as a single
+              submission needs it, and sixteen), and of the crowded tier
+* ``submit``  trajectories per second into another run through an API server with its workers, in batches
+              of 256 that wait for final records
+* ``tick``    a tick of the sweep, which revisits what is held every second
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+
+from benchmarks.distributed import LADDER, PATH, Service, bodies, look
+from benchmarks.distributed_load import Load, drive
+from tests.support.brokers import broker
+from tests.support.databases import PostgresServer, postgres_server
+from verifier_service.bootstrap import build
+from verifier_service.client import Client
+from verifier_service.domain.evidence import Tier
+from verifier_service.domain.runs import Budgets, RunSpec
+from verifier_service.settings import Settings
+from verifier_service.worker.sweep import Sweep
+
+CROWDED = {
+    "name": "crowded",
+    "candidate": {"kind": "text", "format": "text", "from": "answer"},
+    "quantity": {"name": "length@bench", "unit": "1"},
+    "utility": {"kind": "linear", "zero": 0.0, "one": 10.0},
+    "truth": "high_fidelity",
+    "tiers": {
+        "fast": [{"use": "bench.text_present", "gate": "hard"}],
+        "high_fidelity": [{"use": "bench.length"}],
+    },
+}
+CLONE = """
+WITH made AS (
+  INSERT INTO trajectories ({trajectory_columns})
+  SELECT {trajectory_values} FROM trajectories t, generate_series(1, %(count)s) AS n WHERE t.id = 'seed-0'
+  RETURNING pk, run
+)
+INSERT INTO demands ({demand_columns})
+SELECT {demand_values} FROM made, demands d
+WHERE d.state = 'held' AND d.trajectory = (SELECT pk FROM trajectories WHERE id = 'seed-0')
+"""
+QUEUE = """
+INSERT INTO checks ({check_columns})
+SELECT {check_values} FROM checks c, generate_series(1, %(count)s) AS n
+WHERE c.pk = (SELECT min(pk) FROM checks WHERE verifier = 'bench.text_present')
+"""
+
+
+def columns(connection: psycopg.Connection, table: str) -> list[str]:
+    """Every column that the database does not number by itself."""
+    found = connection.execute(
+        "SELECT column_name FROM information_schema.columns WHERE table_name = %s AND column_name <> 'pk'"
+        " ORDER BY ordinal_position",
+        (table,),
+    ).fetchall()
+    return [name for (name,) in found]
+
+
+def fill(url: str, count: int) -> None:
+    """Clone one held case and queue one check as often."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        cases, demands, checks = (columns(connection, one) for one in ("trajectories", "demands", "checks"))
+        clone = CLONE.format(
+            trajectory_columns=", ".join(cases),
+            trajectory_values=", ".join("'held-' || n" if one == "id" else f"t.{one}" for one in cases),
+            demand_columns=", ".join(demands),
+            demand_values=", ".join(
+                {"trajectory": "made.pk", "rank": "random()"}.get(one, f"d.{one}") for one in demands
+            ),
+        )
+        changed = {
+            "key": "'queued-' || n",
+            "verifier": "'bench.length'",
+            "tier": "'high_fidelity'",
+            "state": "'queued'",
+            "precedence": "random()",
+            "evidence": "NULL",
+            "ended_at": "NULL",
+        }
+        queue = QUEUE.format(
+            check_columns=", ".join(checks),
+            check_values=", ".join(changed.get(one, f"c.{one}") for one in checks),
+        )
+        connection.execute(clone.encode(), {"count": count})
+        connection.execute(queue.encode(), {"count": count})
+        connection.execute("ANALYZE")
+
+
+def timed(name: str, call: Callable[[], object], times: int) -> None:
+    """One line of latencies."""
+    latencies = []
+    for _ in range(times):
+        began = time.perf_counter()
+        call()
+        latencies.append(time.perf_counter() - began)
+    load = Load(latencies, sum(latencies))
+    print(f"  {name:28}" + "".join(f"{load.at(share):>9.1f}" for share in (0.5, 0.99, 1.0)), flush=True)
+
+
+def measure(url: str, made: Service, count: int, tag: str) -> None:
+    """Claims, submissions and ticks as the database is now."""
+    with tempfile.TemporaryDirectory() as folder:
+        plugins = ("benchmarks.one_check",)
+        service = build(Settings(data=Path(folder), database_url=url, plugins=plugins))
+        print(f"{tag}: load {os.getloadavg()[0]:.1f}")
+        print(f"  {'':28}{'p50 ms':>9}{'p99 ms':>9}{'max ms':>9}")
+        ready(url, 4_000, tag)
+        for limit in (1, 16):
+            timed(
+                f"claim {limit:2} of the fast tier",
+                lambda limit=limit: claim(service.store, Tier.FAST, limit),  # type: ignore[misc]
+                200,
+            )
+        if tag == "full":
+            timed("claim 1 of the crowded tier", lambda: claim(service.store, Tier.HIGH_FIDELITY, 1), 200)
+        clear(url)
+        sweep = Sweep(service, "bench")
+
+        def tick() -> None:
+            sweep._slow_due = 0.0
+            sweep.tick()
+
+        timed("tick of the sweep", tick, 10)
+        service.store.close()
+    warm = bodies(1_024, 256, f"{tag}-warm", wait=True)
+    asyncio.run(drive(made.url, made.key, PATH, warm, 2, look))
+    rates = []
+    for turn in range(3):
+        load = asyncio.run(
+            drive(made.url, made.key, PATH, bodies(count, 256, f"{tag}-{turn}", wait=True), 2, look)
+        )
+        rates.append(count / load.wall)
+    print(f"  submit per s: {sorted(rates)[1]:.0f} (of {', '.join(f'{rate:.0f}' for rate in rates)})")
+
+
+def claim(store: object, tier: Tier, limit: int) -> None:
+    """A claim, committed."""
+    with store.begin() as tx:  # type: ignore[attr-defined]
+        if len(tx.checks.claim(tier, limit, "bench", 3_600.0)) != limit:
+            raise SystemExit("there was nothing to claim")
+
+
+def ready(url: str, count: int, tag: str) -> None:
+    """Checks of the fast tier that nobody else claims: of a verifier no worker has."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        checks = columns(connection, "checks")
+        changed = {
+            "key": f"'{tag}-ready-' || n",
+            "verifier": "'bench.nobody'",
+            "state": "'queued'",
+            "evidence": "NULL",
+            "ended_at": "NULL",
+        }
+        connection.execute(
+            QUEUE.format(
+                check_columns=", ".join(checks),
+                check_values=", ".join(changed.get(one, f"c.{one}") for one in checks),
+            ).encode(),
+            {"count": count},
+        )
+
+
+def clear(url: str) -> None:
+    """Away with what was made to be claimed."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("DELETE FROM checks WHERE verifier = 'bench.nobody'")
+        connection.execute(
+            "UPDATE checks SET state = 'queued', lease_owner = NULL, lease_until = NULL"
+            " WHERE lease_owner = 'bench'"
+        )
+
+
+def run(postgres: PostgresServer, folder: Path, redis_url: object, held: int, count: int) -> None:
+    """The two measurements on one database."""
+    made = Service(postgres, redis_url, folder, foresight="true")  # type: ignore[arg-type]
+    url = made.database_url
+    try:
+        with Client(made.url, made.key) as client:
+            client.put_ladder(LADDER["name"], LADDER)
+            client.put_ladder(CROWDED["name"], CROWDED)
+            client.put_run("held", RunSpec(budgets=Budgets(compute=1e-6)))
+            seed = {"id": "seed-0", "ladder": "crowded", "problem": {"prompt": "p"}, "answer": "aaa"}
+            client.submit("held", [seed], wait="fast")
+        time.sleep(3)
+        measure(url, made, count, "empty")
+        began = time.perf_counter()
+        fill(url, held)
+        print(f"filled in {time.perf_counter() - began:.0f} s")
+        measure(url, made, count, "full")
+    finally:
+        made.stop()
+
+
+def main() -> None:
+    """Print both."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--held", type=int, default=1_000_000)
+    parser.add_argument("--count", type=int, default=4_096)
+    arguments = parser.parse_args()
+    with (
+        postgres_server(durable=True) as postgres,
+        broker() as redis,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        run(postgres, Path(folder), redis, arguments.held, arguments.count)
+
+
+if __name__ == "__main__":
+    main()
