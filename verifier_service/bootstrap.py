@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import socket
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,7 @@ from verifier_service.domain.records import JsonObject
 from verifier_service.domain.runs import Budgets, Run, RunSpec
 from verifier_service.domain.scoring import BUDGET_EXHAUSTED
 from verifier_service.domain.trajectories import TrajectorySubmission, Turn
+from verifier_service.domain.workers import Counts, Kind
 from verifier_service.persistence import migrate
 from verifier_service.persistence.engine import create_store
 from verifier_service.services import (
@@ -78,6 +80,7 @@ class Service:
     harness: Callable[[], Harness]
     quick_harness: Callable[[], Harness]
     defaults: RunSpec = field(default_factory=RunSpec)
+    host: str = field(default_factory=socket.gethostname)
 
     def submit_in(
         self,
@@ -186,10 +189,10 @@ class Service:
         limit: int,
         owner: str,
         without: Collection[str] = (),
-        only: Collection[str] | None = None,
+        only: Collection[Kind] | None = None,
     ) -> execute.Taken:
         """Lease work of one tier for a worker, but none of the verifiers in ``without``, and where ``only``
-        is given none but its verifiers."""
+        is given none but those kinds."""
         ttl_s = self.settings.lease_s
 
         def step(tx: Transaction) -> Step[execute.Taken]:
@@ -208,14 +211,22 @@ class Service:
 
         return self.event(step)
 
-    def report(self, owner: str, taken: execute.Taken, results: Sequence[Done | Released]) -> None:
-        """Complete attempts, advance and settle their cases."""
+    def report(
+        self,
+        owner: str,
+        taken: execute.Taken,
+        results: Sequence[Done | Released],
+        count: Callable[[Counts], None] = lambda _: None,
+    ) -> None:
+        """Complete attempts, advance and settle their cases; ``count`` is told what was committed."""
 
-        def step(tx: Transaction) -> Step[None]:
-            ended = execute.report(tx, self.catalog, self.tariff, owner=owner, taken=taken, results=results)
-            return Step(None, ended.pks)
+        def step(tx: Transaction) -> Step[Counts]:
+            ended = execute.report(
+                tx, self.catalog, self.tariff, owner=owner, host=self.host, taken=taken, results=results
+            )
+            return Step(ended.counts, ended.pks)
 
-        self.event(step)
+        count(self.event(step))
 
     def beat(self, owner: str, taken: execute.Taken) -> None:
         """Renew the leases of a worker's claims."""
@@ -230,7 +241,9 @@ class Service:
 
     def decide(self, project: str, run: str, *, revisit_held: bool = False) -> int:
         """Ask the policy about one run; returns how many cases it looked at."""
-        minds = decide.Minds(self.policy, self.beliefs, self.tariff)
+        minds = decide.Minds(
+            self.policy, self.beliefs, self.tariff, elsewhere=not self.settings.runs_workers
+        )
 
         def step(tx: Transaction) -> Step[int]:
             decided = decide.decide(

@@ -33,11 +33,13 @@ class Decisions:
 
 @dataclass(frozen=True, slots=True)
 class Minds:
-    """The scheduler's three ports."""
+    """The scheduler's three ports. ``elsewhere``: verifiers run in other processes, which may have what
+    this one lacks."""
 
     policy: Policy
     beliefs: Beliefs
     tariff: Tariff
+    elsewhere: bool = False
 
 
 Answer = tuple[Case, Decision]
@@ -106,15 +108,15 @@ def _policy_case(catalog: Catalog, minds: Minds, case: Case, now: float) -> Poli
             for demand in case.of_role("measure", "outcome", "review")
             if case.evidence(demand) is not None
         ),
-        failed=frozenset(_failed(catalog, case)),
+        failed=frozenset(_failed(catalog, case, elsewhere=minds.elsewhere)),
         soft_rejected=case.gate_rejection("soft_gate") is not None,
         options=tuple(_options(catalog, minds.tariff, case.ladder)),
         age_s=now - case.standing.created_at,
     )
 
 
-def _failed(catalog: Catalog, case: Case) -> Iterator[Tier]:
-    """Tiers that were tried in vain, or that nothing here can run."""
+def _failed(catalog: Catalog, case: Case, *, elsewhere: bool) -> Iterator[Tier]:
+    """Tiers that were tried in vain, or that nothing can run."""
     for demand in case.of_candidate():
         ended = demand.state is DemandState.SATISFIED and demand.check is not None
         if ended and case.evidence(demand) is None:
@@ -122,12 +124,14 @@ def _failed(catalog: Catalog, case: Case) -> Iterator[Tier]:
         if demand.state is DemandState.WITHDRAWN and demand.reason == DEADLINE:
             yield demand.tier
     for tier in TIERS:
-        if any(_unusable(catalog, rung) for rung in case.ladder.rungs_of(tier)):
+        if any(_unusable(catalog, rung, elsewhere=elsewhere) for rung in case.ladder.rungs_of(tier)):
             yield tier
 
 
-def _unusable(catalog: Catalog, rung: Rung) -> bool:
-    return unplannable(catalog, rung) is not None or catalog.availability(rung.use.use) is not None
+def _unusable(catalog: Catalog, rung: Rung, *, elsewhere: bool) -> bool:
+    if unplannable(catalog, rung) is not None:
+        return True
+    return not elsewhere and catalog.availability(rung.use.use) is not None
 
 
 def _options(catalog: Catalog, tariff: Tariff, ladder: Ladder) -> Iterator[TierOption]:

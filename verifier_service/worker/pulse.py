@@ -2,8 +2,8 @@
 
 Every draining thread touches a file of its own after it has asked the database for work, and after it has
 renewed its leases while a verifier runs. A worker whose threads hang, or that cannot reach its database,
-stops touching them; the broker has no part in it. Exits with 0 when every thread is at work, else with 1 and
-the reason on standard error. For the health checks of containers.
+stops touching them; the broker has no part in it. For the health checks of containers: exits with 0 when
+every thread is at work, else with 1 and the reason on standard error.
 """
 
 from __future__ import annotations
