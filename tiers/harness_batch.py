@@ -61,6 +61,7 @@ class Batch:
         self._ready = child.loaded[info.name]
         self._idle_since = time.monotonic()
         self._next_sample = self._idle_since + options.sample_s
+        self._peaks: dict[int, float] = {}
 
     def send(self) -> Iterator[Done]:
         """Send the jobs; yield a failure for each item that cannot be written down."""
@@ -163,7 +164,7 @@ class Batch:
             ill = "stalled"
         if ill is None and now >= self._next_sample:
             self._next_sample = now + self._options.sample_s
-            ill = self._measured(job)
+            ill = self._measured(item, job)
         return None if ill is None else Trouble(ill, item, self._child.sample().cpu_s)
 
     def bury(self, trouble: Trouble) -> list[Done | Released]:
@@ -212,10 +213,12 @@ class Batch:
         time.sleep(_SECOND_LOOK_S)
         return "time_limit" if self._child.executing() == item else None
 
-    def _measured(self, job: Job | None) -> Ill | None:
+    def _measured(self, item: Executing | None, job: Job | None) -> Ill | None:
         if self._child.gone():
             return "died"
         used_mb = self._child.sample().memory_mb
+        if item is not None and self._child.executing() == item:
+            self._peaks[item.index] = max(used_mb, self._peaks.get(item.index, 0.0))
         return "memory_limit" if job is not None and used_mb > job.memory_mb else None
 
     def _culprit(self, trouble: Trouble) -> Executing | None:
@@ -234,11 +237,12 @@ class Batch:
         self, job: Job, item: Executing, trouble: Trouble, exit_code: int, words: str
     ) -> Done | Released:
         cost = Cost(cpu_s=max(0.0, trouble.cpu_s - item.cpu_s))
+        wall_s, peak_mb = max(0.0, time.monotonic() - item.started), self._peaks.get(item.index)
         limit: LimitHit | None = None
         outcome: Outcome
         match trouble.ill:
             case "cancelled" | "closing" as note:
-                return Released(id=job.id, note=note, cost=cost)
+                return Released(id=job.id, note=note, cost=cost, wall_s=wall_s, peak_mb=peak_mb)
             case "time_limit" | "memory_limit" as limit:
                 outcome = limit_outcome(limit, job, self._info)
             case "garbled":
@@ -249,11 +253,12 @@ class Batch:
             id=job.id,
             outcome=outcome,
             cost=cost,
-            wall_s=max(0.0, time.monotonic() - item.started),
+            wall_s=wall_s,
             libraries=self._ready.libraries,
             version=self._ready.version,
             limit_hit=limit,
             blamed=True,
+            peak_mb=peak_mb,
         )
 
     def _done(self, job: Job, entry: WireDone) -> Done:
@@ -264,6 +269,7 @@ class Batch:
             wall_s=entry.wall_s,
             libraries=self._ready.libraries,
             version=self._ready.version,
+            peak_mb=self._peaks.pop(entry.index, None) if self._peaks else None,
         )
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from platformdirs import user_data_path
-from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from verifier_service.domain.resources import Tag
 
 MEGABYTE = 1024 * 1024
 
@@ -17,7 +19,8 @@ class Settings(BaseSettings):
 
     A fast worker has up to ``fast_children`` processes (default: the cores and six) to go on with when
     an item takes longer than ``overtake_s``, and ``parallel_children`` (default: the cores) for verifiers
-    that wait for processes of their own.
+    that wait for processes of their own. ``worker_tags`` are separated by commas; the other resources of a
+    worker are found where they are not set.
     """
 
     model_config = SettingsConfigDict(env_prefix="VERIFIER_", extra="ignore", frozen=True)
@@ -40,6 +43,11 @@ class Settings(BaseSettings):
     overtake_s: float = Field(default=0.05, gt=0)
     lease_s: float = Field(default=30.0, gt=0)
     tick_s: float = Field(default=0.2, gt=0)
+    heartbeat_s: float = Field(default=5.0, gt=0, le=600)
+    worker_tags: Annotated[tuple[Tag, ...], NoDecode] = ()
+    worker_cpus: float | None = Field(default=None, gt=0)
+    worker_gpus: int | None = Field(default=None, ge=0)
+    worker_memory_mb: int | None = Field(default=None, gt=0)
 
     max_body_bytes: int = Field(default=64 * MEGABYTE, ge=1_024)
     max_batch: int = Field(default=4_096, ge=1)
@@ -61,6 +69,13 @@ class Settings(BaseSettings):
 
     log_level: str = "info"
     log_json: bool = False
+
+    @field_validator("worker_tags", mode="before")
+    @classmethod
+    def _tags_of_text(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        return tuple(tag for part in value.split(",") if (tag := part.strip()))
 
     @property
     def runs_workers(self) -> bool:

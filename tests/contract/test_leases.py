@@ -28,6 +28,7 @@ from verifier_service.domain.checks import Claim
 from verifier_service.domain.errors import IllegalTransition
 from verifier_service.domain.evidence import Cost, Tier
 from verifier_service.domain.states import CheckState
+from verifier_service.domain.workers import Kind
 from verifier_service.persistence.endings import MAX_INTERRUPTIONS
 from verifier_service.persistence.store import SqlStore
 
@@ -312,6 +313,30 @@ def test_a_worker_claims_what_it_has_and_nothing_else(store: SqlStore) -> None:
     ensure(store, check("a", verifier="one"), check("b", verifier="two"), check("c", verifier="three"))
     with store.begin() as tx:
         assert tx.checks.claim(Tier.FAST, 10, "w", 60.0, only=()) == []
-        found = tx.checks.claim(Tier.FAST, 10, "w", 60.0, ["one"], ["one", "two"])
+        mine = [Kind("one", "1"), Kind("two", "1"), Kind("three", "2")]
+        found = tx.checks.claim(Tier.FAST, 10, "w", 60.0, ["one"], mine)
     assert [one.key for one in found] == ["b"]
     assert {one.key for one in claim(store)} == {"a", "c"}
+
+
+def test_claims_of_several_kinds_go_by_priority_then_age(store: SqlStore) -> None:
+    prepare(store)
+    kinds = [Kind("one", "1"), Kind("two", "1"), Kind("two", "2")]
+    for index, priority in enumerate((0.0, 5.0, 0.0, 5.0, 1.0, 9.0)):
+        kind = kinds[index % 3]
+        ensure(store, check(f"k{index}", verifier=kind.verifier, version=kind.version, priority=priority))
+    ensure(store, check("other", verifier="three", priority=99.0))
+    got = []
+    for limit in (2, 10):
+        with store.begin() as tx:
+            got += [one.key for one in tx.checks.claim(Tier.FAST, limit, "w", 60.0, only=kinds)]
+    assert got == ["k5", "k1", "k3", "k4", "k0", "k2"]
+
+
+def test_a_delayed_check_of_a_kind_waits_as_well(store: SqlStore) -> None:
+    prepare(store)
+    ensure(store, check("k"))
+    [one] = claim(store)
+    complete(store, failure(one, delay_s=60.0))
+    with store.begin() as tx:
+        assert tx.checks.claim(Tier.FAST, 10, "w", 60.0, only=[Kind("a.b", "1")]) == []

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 from verifier_service.domain.checks import Claim, Completion
 from verifier_service.domain.evidence import Evidence, Failure, Finding, Provenance
+from verifier_service.domain.history import Ran
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.execution import Done, Job, Released
 from verifier_service.domain.ports.policy import Tariff
@@ -32,9 +35,16 @@ def job_id(claim: Claim) -> str:
 
 
 def completion_of(
-    catalog: Catalog, tariff: Tariff, owner: str, claim: Claim, result: Done | Released
+    catalog: Catalog,
+    tariff: Tariff,
+    owner: str,
+    claim: Claim,
+    result: Done | Released,
+    host: str | None = None,
 ) -> Completion:
+    """How an attempt ends by its result. With the worker's ``host`` it says for the history how it ran."""
     credits = tariff.credits(result.cost)
+    ran = None if host is None else _ran(host, result)
     if isinstance(result, Released):
         return Completion(
             pk=claim.pk,
@@ -43,6 +53,7 @@ def completion_of(
             cost=result.cost,
             credits=credits,
             spend_attempt=False,
+            ran=ran,
         )
     if isinstance(result.outcome, Finding):
         return Completion(
@@ -52,11 +63,24 @@ def completion_of(
             evidence=_evidence(catalog, owner, claim, result, result.outcome),
             cost=result.cost,
             credits=credits,
+            ran=ran,
         )
-    return _failed(claim, result, result.outcome, credits)
+    return _failed(claim, result, result.outcome, credits, ran)
 
 
-def _failed(claim: Claim, result: Done, failure: Failure, credits: float) -> Completion:
+def _ran(host: str, result: Done | Released) -> Ran:
+    done = result if isinstance(result, Done) else None
+    return Ran(
+        host=host,
+        version=None if done is None else done.version,
+        libraries=None if done is None else done.libraries,
+        ago_s=max(0.0, time.monotonic() - result.heard_at),
+        wall_s=result.wall_s or None,
+        peak_mb=result.peak_mb,
+    )
+
+
+def _failed(claim: Claim, result: Done, failure: Failure, credits: float, ran: Ran | None) -> Completion:
     again = failure.retryable and claim.attempt + 1 < claim.max_attempts
     return Completion(
         pk=claim.pk,
@@ -66,6 +90,7 @@ def _failed(claim: Claim, result: Done, failure: Failure, credits: float) -> Com
         cost=result.cost,
         credits=credits,
         delay_s=min(MAX_BACKOFF_S, BACKOFF_S * 2**claim.attempt),
+        ran=ran,
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from verifier_service.domain.evidence import Cost, Evidence, Failure, Tier
+from verifier_service.domain.history import Ran
 from verifier_service.domain.ladders import Role
 from verifier_service.domain.records import JsonObject
 from verifier_service.domain.states import CheckState, DemandState
@@ -17,6 +18,8 @@ class Completion:
 
     ``state`` succeeded carries ``evidence``; failed and queued carry ``failure``; queued with
     ``spend_attempt`` false is a release. ``credits`` is what is charged, at most what was reserved.
+    ``ran`` is what the history of attempts says of it; with ``attempted`` false it says nothing, because
+    the claim was given back before anything was tried.
     """
 
     pk: int
@@ -28,6 +31,8 @@ class Completion:
     credits: float = 0.0
     spend_attempt: bool = True
     delay_s: float = 0.0
+    attempted: bool = True
+    ran: Ran | None = None
 
 
 class NewCheck(NamedTuple):

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from verifier_service.domain.errors import Permanent, VerifierFailure
 from verifier_service.domain.evidence import Cost, Failure, Finding, Outcome, Reason, Tier
 from verifier_service.domain.records import JsonObject, JsonValue, Record
+from verifier_service.domain.resources import Needs
 from verifier_service.domain.trajectories import Turn
 
 Readable = Literal["candidate", "inputs", "reference", "turns", "prompt"]
@@ -56,6 +57,7 @@ class VerifierInfo(Record):
     ``parallel`` declares a fast verifier that mostly waits for processes of its own: several of its items
     then run beside each other, and the other fast verifiers do not wait for it.
     ``quantities`` lists what it measures, ``libraries`` the distributions whose versions key a check.
+    ``needs`` names what a worker must have besides the memory of the limits.
     """
 
     name: str
@@ -68,6 +70,7 @@ class VerifierInfo(Record):
     libraries: tuple[str, ...] = ()
     quantities: tuple[str, ...] = ()
     limits: Limits
+    needs: Needs = Needs()
     typical_cpu_s: float = 0.001
     typical_human_s: float = 0.0
     external: bool = False

@@ -13,6 +13,7 @@ from verifier_service.domain.digests import canonical_json
 from verifier_service.domain.errors import Contended, NotFound
 from verifier_service.domain.states import LIVE_CHECKS, CheckState
 from verifier_service.persistence import tables
+from verifier_service.persistence.attempts import Histories
 from verifier_service.persistence.bulk import NOW, insert_new, update_each
 from verifier_service.persistence.cases import VIEWED, check_view
 from verifier_service.persistence.database import Database, clock, finite, ordered, sql
@@ -39,7 +40,7 @@ class _Known:
     deadline: float | None = None
 
 
-class SqlChecks(Leases, Endings, Withdrawals):
+class SqlChecks(Leases, Endings, Withdrawals, Histories):
     """See ``ports.work.Checks``."""
 
     def __init__(self, database: Database) -> None:

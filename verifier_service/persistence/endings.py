@@ -13,8 +13,9 @@ from sqlalchemy import Row, Select, func, select, update
 from verifier_service.domain.checks import Completion
 from verifier_service.domain.errors import IllegalTransition
 from verifier_service.domain.evidence import Cost, Evidence, Failure
+from verifier_service.domain.history import AttemptEnd, Ran
 from verifier_service.domain.states import LIVE_CHECKS, CheckState, require_move
-from verifier_service.persistence import tables
+from verifier_service.persistence import attempts, tables
 from verifier_service.persistence.bulk import update_each
 from verifier_service.persistence.cases import read_cost
 from verifier_service.persistence.database import Database, clock, ordered, sql
@@ -43,6 +44,10 @@ ATTEMPT = select(
     _checks.c.account,
     _checks.c.reserved,
     _checks.c.cost,
+    _checks.c.version,
+    _checks.c.created_at,
+    _checks.c.queued_at,
+    _checks.c.started_at,
     clock().label("now"),
 )
 
@@ -53,6 +58,7 @@ class Ends:
     def __init__(self, database: Database) -> None:
         self._db = database
         self._rows: list[dict[str, Any]] = []
+        self._history: list[dict[str, Any]] = []
         self._movements = Movements()
 
     def add(
@@ -60,6 +66,8 @@ class Ends:
         attempt: Row[Any],
         state: CheckState,
         *,
+        end: AttemptEnd | None,
+        ran: Ran | None = None,
         evidence: Evidence | None = None,
         failure: Failure | None = None,
         cost: Cost | None = None,
@@ -68,7 +76,7 @@ class Ends:
         interruptions: int = 0,
         delay_s: float = 0.0,
     ) -> None:
-        """End one locked attempt in ``state``."""
+        """End one locked attempt in ``state``; its history says ``end``, or nothing at all."""
         require_move(CheckState(attempt.state), state)
         if (state is CheckState.SUCCEEDED) != (evidence is not None):
             raise IllegalTransition(
@@ -76,6 +84,10 @@ class Ends:
             )
         charged = max(0.0, min(credits, attempt.reserved))
         self._movements.add(attempt.payer, attempt.account, reserved=-attempt.reserved, spent=charged)
+        if end is not None and attempt.state != CheckState.QUEUED:
+            code = None if failure is None else failure.code
+            cpu_s = None if cost is None else cost.cpu_s
+            self._history.append(attempts.row(attempt, end, ran, code=code, cpu_s=cpu_s, credits=charged))
         self._rows.append(
             {
                 "pk": attempt.pk,
@@ -88,6 +100,7 @@ class Ends:
                 "failure": None if failure is None else dumped(failure),
                 "not_before": attempt.now + delay_s if delay_s > 0 else None,
                 "ended_at": None if state in LIVE_CHECKS else attempt.now,
+                "queued_at": attempt.now if state is CheckState.QUEUED else attempt.queued_at,
             }
         )
 
@@ -95,6 +108,7 @@ class Ends:
         """Apply everything; returns the pks that ended."""
         ended = {"reserved": 0.0, "lease_owner": None, "lease_until": None}
         update_each(self._db, _checks, self._rows, adding=["spent"], **ended)
+        attempts.write(self._db, self._history)
         self._movements.apply(self._db)
         return [row["pk"] for row in self._rows]
 
@@ -126,6 +140,8 @@ class Endings:
             ends.add(
                 attempt,
                 state,
+                end=_end(state, one),
+                ran=one.ran,
                 evidence=one.evidence,
                 failure=one.failure,
                 cost=one.cost,
@@ -141,9 +157,14 @@ class Endings:
     def _charge_late(self, late: Sequence[tuple[Row[Any], Completion]]) -> None:
         """What a cancelled attempt had consumed is paid, as far as its payer's budget goes; its result
         stays discarded."""
-        owed = [(attempt, one) for attempt, one in late if attempt.fence == one.fence and one.credits > 0]
-        if not owed:
-            return
+        late = [(attempt, one) for attempt, one in late if attempt.fence == one.fence]
+        owed = [(attempt, one) for attempt, one in late if one.credits > 0]
+        paid = self._charge(owed) if owed else {}
+        for attempt, one in late:
+            attempts.measured_late(self._db, attempt, one, paid.get(attempt.pk, 0.0))
+
+    def _charge(self, owed: Sequence[tuple[Row[Any], Completion]]) -> dict[int, float]:
+        """The credits that were charged, by check."""
         accounts = locked_accounts(self._db, [(attempt.payer, attempt.account) for attempt, _ in owed])
         left = {key: account.available for key, account in accounts.items()}
         movements, rows = Movements(), []
@@ -156,6 +177,7 @@ class Endings:
             rows.append({"pk": attempt.pk, "spent": charged, "cost": cost})
         update_each(self._db, _checks, rows, adding=["spent"])
         movements.apply(self._db)
+        return {row["pk"]: row["spent"] for row in rows}
 
     def finish_external(
         self,
@@ -171,7 +193,8 @@ class Endings:
         if attempt is None or attempt.state != CheckState.WAITING_EXTERNAL:
             return False
         ends = Ends(self._db)
-        ends.add(attempt, state, evidence=evidence, failure=failure, cost=cost, credits=credits)
+        end = AttemptEnd(state.value)
+        ends.add(attempt, state, end=end, evidence=evidence, failure=failure, cost=cost, credits=credits)
         return ends.write() == [pk]
 
     def reap(self, limit: int) -> list[int]:
@@ -180,7 +203,7 @@ class Endings:
         for attempt in self._skipping(expired.order_by(_checks.c.lease_until).limit(limit)):
             last = attempt.attempt + 1 >= attempt.max_attempts
             state = CheckState.FAILED if last else CheckState.QUEUED
-            ends.add(attempt, state, failure=WORKER_LOST, spent_attempts=1)
+            ends.add(attempt, state, end=AttemptEnd.LOST, failure=WORKER_LOST, spent_attempts=1)
         return ends.write()
 
     def reclaim(self, owner_prefix: str) -> list[int]:
@@ -192,7 +215,8 @@ class Endings:
         for attempt in self._skipping(held):
             last = attempt.interruptions + 1 >= MAX_INTERRUPTIONS
             state = CheckState.FAILED if last else CheckState.QUEUED
-            ends.add(attempt, state, failure=INTERRUPTED if last else None, interruptions=1)
+            failure = INTERRUPTED if last else None
+            ends.add(attempt, state, end=AttemptEnd.INTERRUPTED, failure=failure, interruptions=1)
         return ends.write()
 
     def stale_completions(self) -> int:
@@ -219,3 +243,12 @@ def _holds(attempt: Row[Any], owner: str, fence: int) -> bool:
     return bool(
         attempt.state == CheckState.RUNNING and attempt.lease_owner == owner and attempt.fence == fence
     )
+
+
+def _end(state: CheckState, one: Completion) -> AttemptEnd | None:
+    """How history calls what a lease holder reported; nothing where nothing was tried."""
+    if not one.attempted:
+        return None
+    if state is CheckState.QUEUED:
+        return AttemptEnd.REQUEUED if one.spend_attempt else AttemptEnd.RELEASED
+    return AttemptEnd(state.value)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Row, Select, func, or_, select, update
+from sqlalchemy import Row, Select, func, or_, select, union_all, update
 
 from verifier_service.domain.checks import Claim
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.states import CheckState
+from verifier_service.domain.workers import Kind
 from verifier_service.persistence import tables
 from verifier_service.persistence.database import Database, clock, ordered, sql
 
 _checks, _runs = tables.checks, tables.runs
+SPARE = 64  # looked at beyond the limit, where several workers claim the same kinds at once
 
 
 class Leases:
@@ -29,14 +31,15 @@ class Leases:
         owner: str,
         ttl_s: float,
         without: Collection[str] = (),
-        only: Collection[str] | None = None,
+        only: Collection[Kind] | None = None,
     ) -> list[Claim]:
         """Rows locked by another claim are skipped, so two claims never wait for each other."""
         best = _ready(_CLAIMED, tier).limit(limit)
-        if without:
-            best = best.where(~self._db.among(_checks.c.verifier, sorted(without)))
         if only is not None:
-            best = best.where(self._db.among(_checks.c.verifier, sorted(only)))
+            kinds = [kind for kind in sorted(only) if kind.verifier not in without]
+            best = best.where(self._db.among(_checks.c.pk, self._first(tier, kinds, limit + SPARE)))
+        elif without:
+            best = best.where(~self._db.among(_checks.c.verifier, sorted(without)))
         rows = self._db.all(self._db.locked(best, of=_checks, skip=True)) if limit > 0 else []
         if not rows:
             return []
@@ -53,6 +56,23 @@ class Leases:
         )
         params = {text: json.loads(text) for text in {row.params for row in rows}}
         return [_claim(row, tier, params[row.params]) for row in rows]
+
+    def _first(self, tier: Tier, kinds: Sequence[Kind], limit: int) -> list[int]:
+        """The best ready checks of these kinds, unlocked. Each kind is a range of an index, and the ranges
+        are merged: however many checks of other kinds are queued, none of them is read."""
+        if not kinds or limit <= SPARE:
+            return []
+        ranges = union_all(*(_of_kind(tier, kind) for kind in kinds))
+        merged = ranges.order_by("precedence", "pk").limit(limit)
+        return [row.pk for row in self._db.all(merged)]
+
+    def kinds(self) -> list[tuple[Tier, Kind]]:
+        counted = select(_checks.c.tier, _checks.c.verifier, _checks.c.version).where(sql(tables.QUEUED))
+        rows = self._db.all(counted.distinct())
+        return [(Tier(row.tier), Kind(row.verifier, row.version)) for row in rows]
+
+    def queued(self, tier: Tier, kind: Kind, limit: int) -> list[int]:
+        return [row.pk for row in self._db.all(_of_kind(tier, kind).limit(limit))]
 
     def beat(self, owner: str, fences: Mapping[int, int], ttl_s: float) -> set[int]:
         mine = select(_checks.c.pk, _checks.c.fence).where(
@@ -119,6 +139,16 @@ def _ready(columns: Select[Any], tier: Tier) -> Select[Any]:
     """Claimable checks of a tier, best first."""
     claimable = columns.where(sql(f"checks.{tables.QUEUED}"), _checks.c.tier == tier.value, _due())
     return claimable.order_by(_checks.c.precedence, _checks.c.pk)
+
+
+def _of_kind(tier: Tier, kind: Kind) -> Select[Any]:
+    return select(_checks.c.pk, _checks.c.precedence).where(
+        sql(tables.QUEUED),
+        _checks.c.tier == tier.value,
+        _checks.c.verifier == kind.verifier,
+        _checks.c.version == kind.version,
+        _due(),
+    )
 
 
 def _claim(row: Row[Any], tier: Tier, params: Any) -> Claim:

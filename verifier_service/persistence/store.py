@@ -24,6 +24,7 @@ from verifier_service.persistence.tenancy import LadderCache, SqlKeys, SqlLadder
 from verifier_service.persistence.trajectories import SqlTrajectories
 from verifier_service.persistence.webhook_outbox import SqlOutbox
 from verifier_service.persistence.webhooks import SqlWebhooks
+from verifier_service.persistence.workers import SqlWorkers
 
 TURN_TIMEOUT_S = 30.0
 _RETRY_STATES = {"40001", "40P01", "55P03"}  # serialization, deadlock, lock not available
@@ -47,6 +48,7 @@ class SqlTransaction:
         self.reviews = SqlReviews(database)
         self.webhooks = SqlWebhooks(database)
         self.outbox = SqlOutbox(database)
+        self.workers = SqlWorkers(database)
 
     def now(self) -> float:
         """Database time."""

@@ -220,6 +220,8 @@ checks = Table(
     Column("cost", Text),
     Column("evidence", Text),
     Column("failure", Text),
+    # When it was requeued last; null: it never was, and has been queued since it was made.
+    Column("queued_at", Double),
     Index("uq_checks_project_key_replicate", "project", "key", "replicate", unique=True),
     CheckConstraint(f"state IN ({listed(CheckState)})", name="state"),
     CheckConstraint("account IN ('compute', 'human')", name="account"),
@@ -233,6 +235,8 @@ LIVE = f"state IN ({listed(sorted(LIVE_CHECKS))})"
 _where("uq_checks_live", ["project", "key"], checks, LIVE, unique=True)
 QUEUED = "state = 'queued'"
 _where("ix_checks_ready", ["tier", "precedence", "pk"], checks, QUEUED)
+# For workers that run some verifiers of a tier: what only others run must not be in their way.
+_where("ix_checks_ready_kind", ["tier", "verifier", "version", "precedence", "pk"], checks, QUEUED)
 RUNNING = "state = 'running'"
 _where("ix_checks_lease", ["lease_until"], checks, RUNNING)
 DUE = "deadline IS NOT NULL AND state IN ('queued', 'waiting_external')"

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Row, select, update
 
+from verifier_service.domain.history import AttemptEnd
 from verifier_service.domain.runs import Account
 from verifier_service.domain.states import CheckState
 from verifier_service.persistence import tables
@@ -34,7 +35,7 @@ class Withdrawals:
         for attempt in attempts:
             wanting = runs.get(attempt.pk, [])
             if not wanting:
-                ends.add(attempt, CheckState.CANCELLED)
+                ends.add(attempt, CheckState.CANCELLED, end=AttemptEnd.CANCELLED)
             elif attempt.payer not in wanting:
                 orphans.append((attempt, wanting))
         cancelled = ends.write()

@@ -17,6 +17,7 @@ from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.scoring import BUDGET_EXHAUSTED, METHOD_CHANGED
 from verifier_service.domain.states import CheckState
 from verifier_service.domain.verifiers import expected_cost
+from verifier_service.domain.workers import Counts, Kind
 
 REFUND_WAIT_S = 1.0
 FULL_SHARE = 0.999
@@ -35,10 +36,11 @@ class Taken:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ended:
-    """Accepted check pks, and the trajectories that they concern."""
+    """Accepted check pks, the trajectories that they concern, and how many attempts ended in which way."""
 
     accepted: frozenset[int]
     pks: tuple[int, ...]
+    counts: Counts
 
 
 def take(
@@ -51,7 +53,7 @@ def take(
     owner: str,
     ttl_s: float,
     without: Collection[str] = (),
-    only: Collection[str] | None = None,
+    only: Collection[Kind] | None = None,
 ) -> Taken:
     """Claim the best ready checks of a tier and reserve the price of their time limits.
 
@@ -145,7 +147,12 @@ def _resource(code: str, message: str) -> Failure:
 
 def _returned(claim: Claim, delay_s: float = 0.0) -> Completion:
     return Completion(
-        pk=claim.pk, fence=claim.fence, state=CheckState.QUEUED, spend_attempt=False, delay_s=delay_s
+        pk=claim.pk,
+        fence=claim.fence,
+        state=CheckState.QUEUED,
+        spend_attempt=False,
+        delay_s=delay_s,
+        attempted=False,
     )
 
 
@@ -200,15 +207,17 @@ def report(
     tariff: Tariff,
     *,
     owner: str,
+    host: str,
     taken: Taken,
     results: Collection[Done | Released],
 ) -> Ended:
-    """Complete attempts whose lease still holds; stale ones are discarded and counted."""
+    """Complete attempts whose lease still holds; stale ones are discarded and counted. ``host`` is where
+    they ran."""
     completions: list[Completion] = []
     broke: list[Claim] = []
     for result in results:
         claim = taken.claims[result.id]
-        completion = completion_of(catalog, tariff, owner, claim, result)
+        completion = completion_of(catalog, tariff, owner, claim, result, host)
         if _ran_out_of_money(result, taken):
             completion = replace(completion, state=CheckState.QUEUED, spend_attempt=False)
             broke.append(claim)
@@ -220,7 +229,14 @@ def report(
         if claim.pk in accepted:
             touched |= _withdraw_payer(tx, claim)
     touched.update(tx.demands.satisfy(sorted(accepted)))
-    return Ended(accepted=frozenset(accepted), pks=tuple(sorted(touched)))
+    made = [one for one, result in zip(completions, results, strict=True) if isinstance(result, Done)]
+    return Ended(accepted=frozenset(accepted), pks=tuple(sorted(touched)), counts=_counted(made, accepted))
+
+
+def _counted(completions: Sequence[Completion], accepted: Collection[int]) -> Counts:
+    kept = [one for one in completions if one.pk in accepted]
+    done = sum(one.evidence is not None for one in kept)
+    return Counts(done=done, failed=len(kept) - done, rejected=len(completions) - len(kept))
 
 
 def _ran_out_of_money(result: Done | Released, taken: Taken) -> bool:

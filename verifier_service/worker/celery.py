@@ -26,6 +26,7 @@ from verifier_service.observability import configure_logging
 from verifier_service.settings import Settings
 from verifier_service.worker.loop import TierWorker
 from verifier_service.worker.pulse import Pulse, forget
+from verifier_service.worker.roster import Roster, tiers_told
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ class Crew:
         self._dispatcher = dispatcher
         self._name = f"{socket.gethostname()}/{os.getpid()}-{secrets.token_hex(4)}"
         self._service: Service | None = None
+        self._roster: Roster | None = None
         self._workers: list[TierWorker] = []
         self._threads: list[threading.Thread] = []
 
@@ -56,8 +58,9 @@ class Crew:
             raise CannotWork(NO_TIER)
         service = bootstrap.build(self._settings, self._dispatcher)
         self._service = service
-        runnable = {one.info.name for one in service.catalog.list() if one.unavailable is None}
+        self._roster = Roster(service, refuses=False)
         forget(self._settings.data)
+        tallies = []
         for tier in tiers:
             fast = tier is Tier.FAST
             count = self._settings.fast_workers if fast else self._settings.slow_workers
@@ -65,17 +68,34 @@ class Crew:
                 owner = f"{self._name}/{tier}/{index}"
                 batch = self._settings.fast_batch if fast else 1
                 pulse = Pulse(self._settings.data, f"{tier}/{index}")
-                worker = TierWorker(service, tier, owner, batch=batch, only=runnable, pulse=pulse.beat)
-                thread = threading.Thread(target=worker.run, name=owner, daemon=True)
+                tally = self._roster.enter(owner, tier)
+                worker = TierWorker(
+                    service,
+                    tier,
+                    owner,
+                    batch=batch,
+                    only=tally.card.runs(),
+                    pulse=pulse.beat,
+                    count=tally.add,
+                )
                 self._workers.append(worker)
-                self._threads.append(thread)
-                thread.start()
-        log.info("draining %s with %d verifiers", ", ".join(tiers), len(runnable))
+                tally.alive = self._begin(worker, owner).is_alive
+                tallies.append(tally)
+        self._begin(self._roster, f"{self._name}/heartbeat")
+        log.info("draining %s", tiers_told(tallies))
+
+    def _begin(self, part: TierWorker | Roster, name: str) -> threading.Thread:
+        thread = threading.Thread(target=part.run, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+        return thread
 
     def stop(self) -> None:
         """Give running work back without an attempt spent, and end."""
         for worker in self._workers:
             worker.stop()
+        if self._roster is not None:
+            self._roster.stop()
         for thread in self._threads:
             thread.join(STOP_S)
         self._dispatcher.close()

@@ -11,6 +11,7 @@ from verifier_service.bootstrap import Service
 from verifier_service.domain.errors import Contended, Unavailable
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ports.execution import Job
+from verifier_service.domain.workers import Counts, Kind
 from verifier_service.services.execute import Taken
 from verifier_service.worker.hand import Hand
 
@@ -24,8 +25,9 @@ PAUSE_AFTER_ERROR_S = 1.0
 class TierWorker:
     """Drains one tier until it is stopped. One thread runs it; ``stop`` may come from any.
 
-    With ``only``, it leaves other verifiers to workers that have them; without, what cannot run here is
-    refused. ``pulse`` is called whenever the database has answered it.
+    With ``only``, it leaves other kinds of checks to workers that can run them; without, what cannot run
+    here is refused. ``pulse`` is called whenever the database has answered it, ``count`` whenever attempts
+    were reported.
     """
 
     def __init__(
@@ -35,8 +37,9 @@ class TierWorker:
         owner: str,
         *,
         batch: int,
-        only: Collection[str] | None = None,
+        only: Collection[Kind] | None = None,
         pulse: Callable[[], None] = lambda: None,
+        count: Callable[[Counts], None] = lambda _: None,
     ) -> None:
         self._service = service
         self._tier = tier
@@ -44,6 +47,7 @@ class TierWorker:
         self._batch = batch
         self._only = only
         self._pulse = pulse
+        self._count = count
         self._harness = service.harness()
         self._stopping = threading.Event()
 
@@ -79,7 +83,7 @@ class TierWorker:
         return bool(taken.jobs or taken.ended)
 
     def _execute(self, taken: Taken) -> None:
-        hand = Hand(lambda held, results: self._service.report(self._owner, held, results))
+        hand = Hand(lambda held, results: self._service.report(self._owner, held, results, self._count))
         hand.add(taken)
         supply = Supply()
 

@@ -15,6 +15,7 @@ from verifier_service.domain.digests import digest
 from verifier_service.domain.evidence import Tier
 from verifier_service.services import maintain
 from verifier_service.worker.loop import TierWorker
+from verifier_service.worker.roster import Roster
 from verifier_service.worker.sweep import Sweep
 
 log = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ class Supervisor:
 
     def _start_workers(self) -> None:
         settings = self._service.settings
+        roster = Roster(self._service, refuses=True)
         for tier, count, batch in (
             (Tier.FAST, settings.fast_workers, settings.fast_batch),
             (Tier.SIMULATION, settings.slow_workers, 1),
@@ -64,7 +66,10 @@ class Supervisor:
         ):
             for index in range(count):
                 owner = f"{self._name}/{tier}/{index}"
-                self._add(TierWorker(self._service, tier, owner, batch=batch), owner)
+                tally = roster.enter(owner, tier)
+                worker = TierWorker(self._service, tier, owner, batch=batch, count=tally.add)
+                tally.alive = self._add(worker, owner).is_alive
+        self._add(roster, f"{self._name}/heartbeat")
 
     def stop(self) -> None:
         """Stop every part; running work is given back without an attempt spent."""
@@ -73,8 +78,9 @@ class Supervisor:
         for thread in self._threads:
             thread.join(STOP_S)
 
-    def _add(self, part: Stoppable, name: str) -> None:
+    def _add(self, part: Stoppable, name: str) -> threading.Thread:
         thread = threading.Thread(target=part.run, name=name, daemon=True)
         self._parts.append(part)
         self._threads.append(thread)
         thread.start()
+        return thread

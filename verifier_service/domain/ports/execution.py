@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -39,6 +40,9 @@ class Done:
     ``blamed`` is true only for the item that was executing when its process died or was killed. A
     failure with ``blamed`` false and code ``child_start_failed`` or ``worker_lost`` was never executed.
     ``wall_s`` and ``cost.cpu_s`` are seconds, measured in the child, or from outside when it was killed.
+    ``peak_mb`` is the highest resident size in MiB of the child and all it started that was sampled while
+    the item was executing, ``None`` when no sample fell into that time. ``heard_at`` is the monotonic time
+    at which the result was there.
     """
 
     id: str
@@ -49,18 +53,24 @@ class Done:
     version: str
     limit_hit: LimitHit | None = None
     blamed: bool = False
+    peak_mb: float | None = None
+    heard_at: float = field(default_factory=time.monotonic)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Released:
     """A job without an outcome: give it back without spending an attempt.
 
-    ``note`` is ``cancelled`` or ``closing``. ``cost`` is not zero when it was stopped while executing.
+    ``note`` is ``cancelled`` or ``closing``. ``cost`` is not zero when it was stopped while executing;
+    ``wall_s`` is zero when it was not. ``peak_mb`` and ``heard_at`` are those of ``Done``.
     """
 
     id: str
     note: Literal["cancelled", "closing"]
     cost: Cost = field(default_factory=Cost)
+    wall_s: float = 0.0
+    peak_mb: float | None = None
+    heard_at: float = field(default_factory=time.monotonic)
 
 
 class Harness(Protocol):

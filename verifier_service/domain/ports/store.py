@@ -11,6 +11,7 @@ from verifier_service.domain.ports.runs import Runs, Trajectories
 from verifier_service.domain.ports.tenancy import Keys, Ladders, Projects
 from verifier_service.domain.ports.webhooks import Outbox, Webhooks
 from verifier_service.domain.ports.work import Checks, Demands, Ledger
+from verifier_service.domain.ports.workers import Workers
 
 
 class Transaction(Protocol):
@@ -44,6 +45,8 @@ class Transaction(Protocol):
     def webhooks(self) -> Webhooks: ...
     @property
     def outbox(self) -> Outbox: ...
+    @property
+    def workers(self) -> Workers: ...
 
     def now(self) -> float:
         """Database time, seconds since the epoch. The only clock that leases and deadlines use."""

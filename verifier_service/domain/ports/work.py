@@ -15,8 +15,10 @@ from verifier_service.domain.checks import (
     Reservation,
 )
 from verifier_service.domain.evidence import Cost, Evidence, Failure, Tier
+from verifier_service.domain.history import Queueing
 from verifier_service.domain.runs import Account
 from verifier_service.domain.states import CheckState
+from verifier_service.domain.workers import Kind
 
 
 class Checks(Protocol):
@@ -43,13 +45,27 @@ class Checks(Protocol):
         owner: str,
         ttl_s: float,
         without: Collection[str] = (),
-        only: Collection[str] | None = None,
+        only: Collection[Kind] | None = None,
     ) -> list[Claim]:
         """Lease the best ready checks (priority, then age), but none of the verifiers in ``without``, and
-        where ``only`` is given none but its verifiers.
+        where ``only`` is given none but those kinds: verifiers in one version.
 
-        State becomes running, the fence rises. Never hands one check to two owners.
+        State becomes running, the fence rises. Never hands one check to two owners. Its time does not grow
+        with what is queued of other kinds.
         """
+        ...
+
+    def kinds(self) -> list[tuple[Tier, Kind]]:
+        """Of which kinds anything is queued."""
+        ...
+
+    def queued(self, tier: Tier, kind: Kind, limit: int) -> list[int]:
+        """Pks of queued checks of one kind that are due."""
+        ...
+
+    def histories(self, pks: Collection[int]) -> dict[int, Queueing]:
+        """Every attempt at these checks, oldest first, the running one last; and for a queued check how
+        many of its tier stand before it, counted up to 1,001."""
         ...
 
     def beat(self, owner: str, fences: Mapping[int, int], ttl_s: float) -> set[int]:
@@ -60,7 +76,8 @@ class Checks(Protocol):
         """End attempts whose (owner, fence) still match; returns the accepted pks.
 
         Stale completions change nothing and are counted; the cost of a cancelled attempt is still charged,
-        as far as the payer's budget goes. A queued completion past ``max_attempts``
+        as far as the payer's budget goes. Every attempt gets its one row of history, unless it says that
+        nothing was attempted. A queued completion past ``max_attempts``
         becomes failed with its failure. Releases what was reserved and charges ``credits`` (at most
         the reservation) to the payer.
         """
