@@ -47,16 +47,26 @@ CROWDED = {
         "high_fidelity": [{"use": "bench.length"}],
     },
 }
-CLONE = """
-WITH made AS (
-  INSERT INTO trajectories ({trajectory_columns})
-  SELECT {trajectory_values} FROM trajectories t, generate_series(1, %(count)s) AS n WHERE t.id = 'seed-0'
-  RETURNING pk, run
-)
-INSERT INTO demands ({demand_columns})
-SELECT {demand_values} FROM made, demands d
-WHERE d.state = 'held' AND d.trajectory = (SELECT pk FROM trajectories WHERE id = 'seed-0')
+SEED = "(SELECT pk FROM trajectories WHERE id = 'seed-0')"
+CLONES = """
+INSERT INTO trajectories ({trajectories}) SELECT {of_trajectories}
+  FROM trajectories s, generate_series(1, %(count)s) AS n WHERE s.id = 'seed-0';
+INSERT INTO bodies ({bodies}) SELECT {of_bodies}
+  FROM bodies s, trajectories t WHERE s.trajectory = {seed} AND t.id LIKE 'held-%%';
+INSERT INTO demands ({demands}) SELECT {of_demands}
+  FROM demands s, trajectories t WHERE s.trajectory = {seed} AND t.id LIKE 'held-%%';
+INSERT INTO rewards ({rewards}) SELECT {of_rewards}
+  FROM rewards s, trajectories t WHERE s.trajectory = 'seed-0' AND s.revision = t.revision
+  AND t.id LIKE 'held-%%';
+UPDATE feeds SET seq = (SELECT max(seq) FROM rewards r WHERE r.run = feeds.run)
+  WHERE run = (SELECT run FROM trajectories WHERE id = 'seed-0');
 """
+CHANGED = {
+    "trajectories": {"id": "'held-' || n", "seq": "s.seq + n"},
+    "bodies": {"trajectory": "t.pk"},
+    "demands": {"trajectory": "t.pk", "rank": "random()"},
+    "rewards": {"trajectory": "t.id", "seq": "t.seq"},
+}
 QUEUE = """
 INSERT INTO checks ({check_columns})
 SELECT {check_values} FROM checks c, generate_series(1, %(count)s) AS n
@@ -77,15 +87,14 @@ def columns(connection: psycopg.Connection, table: str) -> list[str]:
 def fill(url: str, count: int) -> None:
     """Clone one held case and queue one check as often."""
     with psycopg.connect(url, autocommit=True) as connection:
-        cases, demands, checks = (columns(connection, one) for one in ("trajectories", "demands", "checks"))
-        clone = CLONE.format(
-            trajectory_columns=", ".join(cases),
-            trajectory_values=", ".join("'held-' || n" if one == "id" else f"t.{one}" for one in cases),
-            demand_columns=", ".join(demands),
-            demand_values=", ".join(
-                {"trajectory": "made.pk", "rank": "random()"}.get(one, f"d.{one}") for one in demands
-            ),
-        )
+        names: dict[str, str] = {"seed": SEED}
+        for table, changed in CHANGED.items():
+            listed = columns(connection, table)
+            names[table] = ", ".join(listed)
+            names[f"of_{table}"] = ", ".join(changed.get(one, f"s.{one}") for one in listed)
+        for statement in CLONES.format(**names).split(";")[:-1]:
+            connection.execute(statement.encode(), {"count": count})
+        checks = columns(connection, "checks")
         changed = {
             "key": "'queued-' || n",
             "verifier": "'bench.length'",
@@ -99,7 +108,6 @@ def fill(url: str, count: int) -> None:
             check_columns=", ".join(checks),
             check_values=", ".join(changed.get(one, f"c.{one}") for one in checks),
         )
-        connection.execute(clone.encode(), {"count": count})
         connection.execute(queue.encode(), {"count": count})
         connection.execute("ANALYZE")
 

@@ -103,6 +103,21 @@ def audit(service: Cluster) -> None:
     [(charged,)] = service.sql("SELECT sum(spent) FROM checks")
     assert reserved == pytest.approx(0, abs=1e-9)
     assert spent == pytest.approx(charged, rel=1e-9)
+    audit_attempts(service)
+
+
+def audit_attempts(service: Cluster) -> None:
+    """Every claim is one attempt in the history, every check succeeded once, nothing is charged beside."""
+    fences = dict(service.sql("SELECT pk, fence FROM checks"))
+    counted = dict(service.sql("SELECT check_pk, count(*) FROM attempts GROUP BY check_pk"))
+    assert counted == {pk: fence for pk, fence in fences.items() if fence}
+    won = service.sql(
+        "SELECT check_pk, count(*) FROM attempts WHERE ended_as = 'succeeded' GROUP BY check_pk"
+    )
+    assert dict(won) == dict.fromkeys(fences, 1)
+    [(told,)] = service.sql("SELECT sum(credits) FROM attempts")
+    [(charged,)] = service.sql("SELECT sum(spent) FROM checks")
+    assert told == pytest.approx(charged, rel=1e-9)
 
 
 def assert_same(disturbed: Told, undisturbed: Told) -> None:
@@ -173,7 +188,7 @@ def test_the_broker_is_away_and_comes_back(
 
         def disturb() -> None:
             redis.stop()
-            time.sleep(10)
+            time.sleep(30)
             redis.start()
             redis.flush()
 
@@ -238,6 +253,15 @@ def test_wakes_come_twice_or_never(machines: tuple[PostgresServer, Broker], undi
             app.close()
 
         told = play(service, disturb)
+    assert_same(told, undisturbed)
+
+
+def test_two_sweeps_at_once(machines: tuple[PostgresServer, Broker], undisturbed: Told) -> None:
+    with cluster(*machines) as service:
+        for _ in range(2):
+            service.serve("tests.support.leading")
+        told = play(service, lambda: None)
+        assert service.sql("SELECT count(*) FROM checks WHERE attempt > 1") == [(0,)]
     assert_same(told, undisturbed)
 
 

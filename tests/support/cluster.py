@@ -78,6 +78,7 @@ class Cluster:
     database_url: str
     apis: list[Server] = field(default_factory=list)
     workers: list[Worker] = field(default_factory=list)
+    more: dict[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -88,10 +89,10 @@ class Cluster:
         """A client of one of the servers."""
         return Client(self.apis[api].url, self.key)
 
-    def serve(self) -> Server:
+    def serve(self, module: str = "verifier_service.app") -> Server:
         """One more API server."""
         name = f"api-{len(self.apis)}"
-        server = start(self.folder / name, **self._settings())
+        server = start(self.folder / name, module=module, **self._settings(), **self.more)
         self.apis.append(server)
         return server
 
@@ -142,10 +143,12 @@ class Cluster:
 
 
 @contextmanager
-def cluster(postgres: PostgresServer, redis: Broker, *, tiers: Sequence[str] = TIERS) -> Iterator[Cluster]:
-    """A server and a worker per tier, ready, for one block."""
+def cluster(
+    postgres: PostgresServer, redis: Broker, *, tiers: Sequence[str] = TIERS, **more: str
+) -> Iterator[Cluster]:
+    """A server and a worker per tier, ready, for one block; ``more`` settings are the servers'."""
     with tempfile.TemporaryDirectory(prefix="cluster-") as folder:
-        made = Cluster(Path(folder), postgres, redis, postgres.empty())
+        made = Cluster(Path(folder), postgres, redis, postgres.empty(), more=more)
         try:
             made.serve()
             for worker in [made.work(tier) for tier in tiers]:

@@ -104,10 +104,11 @@ class Server:
         return psutil.Process(self.process.pid).children(recursive=True)
 
 
-def start(data: Path, **settings: str) -> Server:
+def start(data: Path, *, module: str = "verifier_service.app", **settings: str) -> Server:
     """Start a server on ``data`` and a free port; returns when it answers.
 
-    ``settings`` are named as in ``Settings``. The test verifiers are installed as plugins.
+    ``settings`` are named as in ``Settings``. The test verifiers are installed as plugins. ``module`` is
+    what is run.
     """
     data.mkdir(parents=True, exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("VERIFIER_")}
@@ -115,7 +116,7 @@ def start(data: Path, **settings: str) -> Server:
     environment = {**kept, **{f"VERIFIER_{name.upper()}": value for name, value in chosen.items()}}
     with (data / "server.log").open("a") as log:
         process = subprocess.Popen(
-            [os.environ.get("VERIFIER_SERVER_PYTHON", sys.executable), "-m", "verifier_service.app"],
+            [os.environ.get("VERIFIER_SERVER_PYTHON", sys.executable), "-m", module],
             cwd=ROOT,
             env=environment,
             stdout=subprocess.PIPE,
