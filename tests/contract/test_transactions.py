@@ -62,7 +62,7 @@ def test_a_savepoint_rolls_back_alone(store: SqlStore) -> None:
             "before",
             "after",
         }
-        assert tx.checks.ready() == {}
+        assert tx.checks.ready() == frozenset()
 
 
 def test_a_savepoint_survives_a_database_error(store: SqlStore) -> None:

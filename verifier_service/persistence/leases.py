@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Row, Select, func, or_, select, union_all, update
 
 from verifier_service.domain.checks import Claim
-from verifier_service.domain.evidence import Tier
+from verifier_service.domain.evidence import TIERS, Tier
 from verifier_service.domain.states import CheckState
 from verifier_service.domain.workers import Kind
 from verifier_service.persistence import tables
@@ -102,9 +102,14 @@ class Leases:
         )
         return set(pks) - {row.pk for row in self._db.all(running)}
 
-    def ready(self) -> dict[Tier, int]:
-        counted = select(_checks.c.tier, func.count().label("n")).where(sql(tables.QUEUED), _due())
-        return {Tier(row.tier): row.n for row in self._db.all(counted.group_by(_checks.c.tier))}
+    def ready(self) -> frozenset[Tier]:
+        """The first row of each tier tells, however many there are."""
+        waiting = [
+            tier
+            for tier in TIERS
+            if self._db.first(select(_checks.c.pk).where(*_claimable(tier)).limit(1)) is not None
+        ]
+        return frozenset(waiting)
 
     def live(self) -> dict[tuple[Tier, CheckState], int]:
         counted = select(_checks.c.tier, _checks.c.state, func.count().label("n")).where(sql(tables.LIVE))
@@ -135,10 +140,13 @@ def _due() -> Any:
     return or_(_checks.c.not_before.is_(None), _checks.c.not_before <= clock())
 
 
+def _claimable(tier: Tier) -> tuple[Any, ...]:
+    return sql(f"checks.{tables.QUEUED}"), _checks.c.tier == tier.value, _due()
+
+
 def _ready(columns: Select[Any], tier: Tier) -> Select[Any]:
     """Claimable checks of a tier, best first."""
-    claimable = columns.where(sql(f"checks.{tables.QUEUED}"), _checks.c.tier == tier.value, _due())
-    return claimable.order_by(_checks.c.precedence, _checks.c.pk)
+    return columns.where(*_claimable(tier)).order_by(_checks.c.precedence, _checks.c.pk)
 
 
 def _of_kind(tier: Tier, kind: Kind) -> Select[Any]:

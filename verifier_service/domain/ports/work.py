@@ -126,8 +126,8 @@ class Checks(Protocol):
         """How many stale completions were discarded since the database was made."""
         ...
 
-    def ready(self) -> dict[Tier, int]:
-        """Number of claimable checks per tier, now."""
+    def ready(self) -> frozenset[Tier]:
+        """The tiers that have claimable checks, now."""
         ...
 
     def live(self) -> dict[tuple[Tier, CheckState], int]:
