@@ -10,6 +10,7 @@ In one run, for a ladder of two fast checks that compare texts:
                     trajectory, check, evidence and reward record is stored before the client hears of it
 * ``foresight``     the same with ``VERIFIER_FORESIGHT=true``: the API process judges the fast checks of
                     those who wait, before it stores their batch
+* ``two APIs``      the same with two API processes, as behind a balancer
 
 ``batches``: ``--lines`` connections post batches and wait for final records. ``single``: one connection,
 one trajectory at a time. ``clients``: ``--clients`` connections with single trajectories. CPU is per
@@ -49,6 +50,7 @@ LADDER: dict[str, Any] = {
     "tiers": {"fast": [{"use": "bench.text_present", "gate": "hard"}, {"use": "bench.text_equal"}]},
 }
 PATH = "/v1/runs/r/trajectories"
+KINDS = ["baselines", "service", "foresight", "two"]
 HEADS = ("per s", "p50 ms", "p99 ms", "max ms", "cpu us", "api", "workers", "postgres", "redis")
 
 
@@ -87,7 +89,9 @@ def look(answer: dict[str, Any]) -> None:
 class Service:
     """The processes of one installation, and the CPU they have used."""
 
-    def __init__(self, postgres: PostgresServer, redis: Broker, folder: Path, **settings: str) -> None:
+    def __init__(
+        self, postgres: PostgresServer, redis: Broker, folder: Path, *, apis: int = 1, **settings: str
+    ) -> None:
         self.database_url = postgres.empty()
         self._environment = os.environ | {
             "VERIFIER_DATABASE_URL": self.database_url,
@@ -100,9 +104,11 @@ class Service:
         self._folder = folder
         self._postgres = postgres
         self._redis = redis
-        self.api = self._start("api", "serve", "--port", "0")
-        self.url = self._await("api", "serving on ").split("serving on ")[1].split()[0]
-        self.key = (folder / "api" / "admin.key").read_text().strip()
+        self.apis, self.urls = [], []
+        for index in range(apis):
+            self.apis.append(self._start(f"api-{index}", "serve", "--port", "0"))
+            self.urls.append(self._await(f"api-{index}", "serving on ").split("serving on ")[1].split()[0])
+        self.key = (folder / "api-0" / "admin.key").read_text().strip()
         self.worker = self._start("fast", "worker", "--tier", "fast")
         self._await("fast", "ready")
 
@@ -130,7 +136,7 @@ class Service:
     def cpu(self) -> list[float]:
         """CPU seconds of API, workers, Postgres and Redis."""
         return [
-            _family(self.api.pid),
+            sum(_family(api.pid) for api in self.apis),
             _family(self.worker.pid),
             _postgres_cpu(self._postgres),
             _family(self._redis.pid),
@@ -138,19 +144,21 @@ class Service:
 
     def stop(self) -> None:
         """End them."""
-        for process in (self.worker, self.api):
+        for process in (self.worker, *self.apis):
             process.terminate()
-        for process in (self.worker, self.api):
+        for process in (self.worker, *self.apis):
             process.wait(30)
 
 
 @contextmanager
-def service(postgres: PostgresServer, redis: Broker, **settings: str) -> Iterator[Service]:
+def service(
+    postgres: PostgresServer, redis: Broker, *, apis: int = 1, **settings: str
+) -> Iterator[Service]:
     """A running installation for one block, with its ladder."""
     with tempfile.TemporaryDirectory() as folder:
-        made = Service(postgres, redis, Path(folder), **settings)
+        made = Service(postgres, redis, Path(folder), apis=apis, **settings)
         try:
-            with Client(made.url, made.key) as client:
+            with Client(made.urls[0], made.key) as client:
                 client.put_ladder(LADDER["name"], LADDER)
             yield made
         finally:
@@ -190,10 +198,10 @@ def ours(name: str, made: Service, arguments: argparse.Namespace, tag: str) -> N
     )
     for load, count, size, lines in loads:
         warm = bodies(size * lines * 2, size, f"{tag}-{load}-warm", wait=True)
-        asyncio.run(drive(made.url, made.key, PATH, warm, lines, look))
+        asyncio.run(drive(made.urls, made.key, PATH, warm, lines, look))
         before = made.cpu()
         measured = bodies(count, size, f"{tag}-{load}", wait=True)
-        found = asyncio.run(drive(made.url, made.key, PATH, measured, lines, look))
+        found = asyncio.run(drive(made.urls, made.key, PATH, measured, lines, look))
         used = [after - first for after, first in zip(made.cpu(), before, strict=True)]
         row(f"{name} {load}", found, count, used)
 
@@ -217,7 +225,7 @@ def bare(arguments: argparse.Namespace) -> None:
                     for body in bodies(count, size, name, wait=False)
                 ]
                 load = asyncio.run(
-                    drive(url, None, "/score", [one.encode() for one in made], lines, lambda _: None)
+                    drive([url], None, "/score", [one.encode() for one in made], lines, lambda _: None)
                 )
                 row(f"bare FastAPI {name}", load, count)
 
@@ -275,9 +283,9 @@ def main() -> None:
     parser.add_argument("--singles", type=int, default=512)
     parser.add_argument("--clients", type=int, default=128)
     parser.add_argument("--port", type=int, default=8476)
-    parser.add_argument("--only", choices=["baselines", "service", "foresight"], nargs="*")
+    parser.add_argument("--only", choices=KINDS, nargs="*", default=KINDS)
     arguments = parser.parse_args()
-    only = arguments.only or ["baselines", "service", "foresight"]
+    only = arguments.only
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; CPU in us per trajectory")
     print(f"{'':26}" + "".join(f"{head:>9}" for head in HEADS))
     with postgres_server(durable=True) as postgres, broker() as redis:
@@ -290,6 +298,9 @@ def main() -> None:
         if "foresight" in only:
             with service(postgres, redis, foresight="true") as made:
                 ours("foresight", made, arguments, "f")
+        if "two" in only:
+            with service(postgres, redis, apis=2, foresight="true") as made:
+                ours("two APIs", made, arguments, "t")
 
 
 if __name__ == "__main__":

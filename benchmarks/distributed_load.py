@@ -63,9 +63,15 @@ class Line:
 
 
 async def drive(
-    url: str, key: str | None, path: str, bodies: Sequence[bytes], lines: int, look: Callable[[Any], None]
+    urls: Sequence[str],
+    key: str | None,
+    path: str,
+    bodies: Sequence[bytes],
+    lines: int,
+    look: Callable[[Any], None],
 ) -> Load:
-    """Post every body over ``lines`` connections, one request at a time each; ``look`` checks answers."""
+    """Post every body over ``lines`` connections, spread over the servers, one request at a time each;
+    ``look`` checks answers."""
     todo = iter(bodies)
     latencies: list[float] = []
 
@@ -76,7 +82,7 @@ async def drive(
             latencies.append(time.perf_counter() - began)
             look(answer)
 
-    opened = [Line(url, key) for _ in range(lines)]
+    opened = [Line(urls[index % len(urls)], key) for index in range(lines)]
     await asyncio.gather(*(line.open() for line in opened))
     began = time.perf_counter()
     await asyncio.gather(*(one(line) for line in opened))

@@ -149,11 +149,11 @@ def measure(url: str, made: Service, count: int, tag: str) -> None:
         timed("tick of the sweep", tick, 10)
         service.store.close()
     warm = bodies(1_024, 256, f"{tag}-warm", wait=True)
-    asyncio.run(drive(made.url, made.key, PATH, warm, 2, look))
+    asyncio.run(drive(made.urls, made.key, PATH, warm, 2, look))
     rates = []
     for turn in range(3):
         load = asyncio.run(
-            drive(made.url, made.key, PATH, bodies(count, 256, f"{tag}-{turn}", wait=True), 2, look)
+            drive(made.urls, made.key, PATH, bodies(count, 256, f"{tag}-{turn}", wait=True), 2, look)
         )
         rates.append(count / load.wall)
     print(f"  submit per s: {sorted(rates)[1]:.0f} (of {', '.join(f'{rate:.0f}' for rate in rates)})")
@@ -201,7 +201,7 @@ def run(postgres: PostgresServer, folder: Path, redis_url: object, held: int, co
     made = Service(postgres, redis_url, folder, foresight="true")  # type: ignore[arg-type]
     url = made.database_url
     try:
-        with Client(made.url, made.key) as client:
+        with Client(made.urls[0], made.key) as client:
             client.put_ladder(LADDER["name"], LADDER)
             client.put_ladder(CROWDED["name"], CROWDED)
             client.put_run("held", RunSpec(budgets=Budgets(compute=1e-6)))
