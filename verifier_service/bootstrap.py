@@ -17,6 +17,7 @@ from tiers.catalog_sources import Sources
 from tiers.harness import ProcessHarness
 from tiers.harness_options import HarnessOptions
 from verifier_service.dispatch.embedded import EmbeddedDispatcher
+from verifier_service.dispatch.webhooks import HttpCourier
 from verifier_service.domain.errors import Contended, InvalidInput
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ports.catalog import Catalog
@@ -24,10 +25,13 @@ from verifier_service.domain.ports.dispatch import Dispatcher
 from verifier_service.domain.ports.execution import Done, Harness, Released
 from verifier_service.domain.ports.policy import Beliefs, Policy, Tariff
 from verifier_service.domain.ports.store import Store, Transaction
+from verifier_service.domain.ports.webhooks import Courier
 from verifier_service.domain.records import JsonObject
 from verifier_service.domain.runs import Budgets, Run, RunSpec
 from verifier_service.domain.scoring import BUDGET_EXHAUSTED
 from verifier_service.domain.trajectories import TrajectorySubmission, Turn
+from verifier_service.domain.webhook_rules import Patience
+from verifier_service.domain.webhook_targets import Guard
 from verifier_service.domain.workers import Counts, Kind
 from verifier_service.persistence import migrate
 from verifier_service.persistence.engine import create_store
@@ -79,6 +83,8 @@ class Service:
     tariff: Tariff
     harness: Callable[[], Harness]
     quick_harness: Callable[[], Harness]
+    courier: Courier
+    patience: Patience
     defaults: RunSpec = field(default_factory=RunSpec)
     host: str = field(default_factory=socket.gethostname)
 
@@ -343,6 +349,12 @@ def build(settings: Settings, dispatcher: Dispatcher | None = None) -> Service:
         ),
         harness=lambda: ProcessHarness(catalog, _harness_options(settings)),
         quick_harness=lambda: ProcessHarness(catalog, _quick(_harness_options(settings))),
+        courier=_courier(settings),
+        patience=Patience(
+            schedule_s=settings.webhook_schedule_s,
+            disable_after_s=settings.webhook_disable_after_s,
+            jitter=random.random,
+        ),
         defaults=RunSpec(budgets=Budgets(compute=settings.budget_compute, human=settings.budget_human)),
     )
     with service.store.begin() as tx:
@@ -356,6 +368,16 @@ def _dispatcher(settings: Settings) -> Dispatcher:
     from verifier_service.dispatch.celery import CeleryDispatcher, celery_app
 
     return CeleryDispatcher(celery_app(settings.broker_url))
+
+
+def _courier(settings: Settings) -> Courier:
+    try:
+        guard = Guard.of(
+            plain_http=settings.webhook_http, ports=settings.webhook_ports, allow=settings.webhook_allow
+        )
+    except ValueError as error:
+        raise InvalidInput("bad_setting", str(error), field="VERIFIER_WEBHOOK_ALLOW") from error
+    return HttpCourier(guard, timeout_s=settings.webhook_timeout_s, at_once=settings.webhook_at_once)
 
 
 def _harness_options(settings: Settings) -> HarnessOptions:

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from verifier_service.domain.resources import Tag
+from verifier_service.domain.webhook_rules import SCHEDULE_S
 
 MEGABYTE = 1024 * 1024
 
@@ -55,6 +56,18 @@ class Settings(BaseSettings):
     gather_ms: float = Field(default=2.0, ge=0)
 
     review_grace_s: float = Field(default=10.0, ge=0)
+
+    webhook_http: bool = False
+    webhook_ports: tuple[int, ...] | None = None
+    webhook_allow: tuple[str, ...] = ()
+    webhook_timeout_s: float = Field(default=20.0, gt=0)
+    webhook_at_once: int = Field(default=8, ge=1, le=64)
+    webhook_schedule_s: tuple[float, ...] = SCHEDULE_S
+    webhook_disable_after_s: float = Field(default=432_000.0, gt=0)
+    webhook_rotation_s: float = Field(default=86_400.0, ge=0)
+    webhook_keep_s: float = Field(default=259_200.0, ge=0)
+    webhook_keep_failed_s: float = Field(default=2_592_000.0, ge=0)
+    max_webhooks: int = Field(default=32, ge=0)
 
     sandbox: Literal["auto", "namespaces", "landlock", "remote", "off"] = "auto"
     sandbox_url: str | None = None

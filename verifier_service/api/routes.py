@@ -19,6 +19,7 @@ from verifier_service.api import (
     scoring,
     trajectories,
     verifiers,
+    webhooks,
 )
 
 ROUTERS: tuple[APIRouter, ...] = (
@@ -34,6 +35,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     verifiers.router,
     reviews.router,
     keys.router,
+    webhooks.router,
     health.router,
     metrics.router,
 )

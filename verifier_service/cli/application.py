@@ -18,6 +18,7 @@ from verifier_service.cli import (
     server,
     submit,
     trial,
+    webhooks,
 )
 from verifier_service.cli.boundary import Boundary
 
@@ -68,4 +69,5 @@ app.command("verifiers")(ladders.verifiers)
 app.add_typer(keys.app, name="keys", no_args_is_help=True)
 app.add_typer(runs.app, name="runs", no_args_is_help=True)
 app.add_typer(reviews.app, name="reviews", no_args_is_help=True)
+app.add_typer(webhooks.app, name="webhooks", no_args_is_help=True)
 app.command("migrate")(server.migrate)

@@ -16,7 +16,7 @@ from verifier_service.domain.wire import ProblemDetail
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
 
-Method = Literal["GET", "POST", "PUT", "DELETE"]
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

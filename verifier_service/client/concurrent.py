@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import httpx
 
-from verifier_service.client import desk, hindsight, tenancy, trajectories, transport
+from verifier_service.client import desk, hindsight, tenancy, trajectories, transport, webhooks
 from verifier_service.client.calls import Answer, Lost
 from verifier_service.client.exchange import Plan, Send, Session
 from verifier_service.client.joint import Joint
@@ -92,6 +92,15 @@ class AsyncClient:
     claim = _verb(desk.claim)
     decide = _verb(desk.decide)
     release = _verb(desk.release)
+    webhook = _verb(webhooks.webhook)
+    add_webhook = _verb(webhooks.add_webhook)
+    change_webhook = _verb(webhooks.change_webhook)
+    remove_webhook = _verb(webhooks.remove_webhook)
+    rotate_webhook = _verb(webhooks.rotate_webhook)
+    test_webhook = _verb(webhooks.test_webhook)
+    deliveries = _verb(webhooks.deliveries)
+    replay_webhook = _verb(webhooks.replay_webhook)
+    webhooks = _verb(webhooks.webhooks)
 
     async def follow(
         self, run: str, *, after: int = 0, idle_s: float | None = None, status: RewardStatus | None = None

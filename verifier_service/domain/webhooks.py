@@ -204,7 +204,9 @@ class Health:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claimed:
-    """What a claim found: the endpoint as it is now, null when it takes nothing more, and its parcels."""
+    """What a claim found at ``now`` (database time): the endpoint, null when it takes nothing at present,
+    and its parcels."""
 
     place: Place | None
     parcels: Sequence[Parcel] = ()
+    now: float = 0.0

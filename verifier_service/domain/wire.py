@@ -29,6 +29,14 @@ POST   reviews/{id}/release                 ReleaseRequest        Review
 GET    keys                                                       KeyList
 POST   keys                                 NewKey                KeyCreated
 DELETE keys/{id}                                                  Key
+GET    webhooks                                                   WebhookList
+POST   webhooks                             NewWebhook            WebhookCreated
+GET    webhooks/{id}, DELETE webhooks/{id}                        Webhook
+PATCH  webhooks/{id}                        WebhookChange         Webhook
+POST   webhooks/{id}/rotate                                       WebhookCreated
+POST   webhooks/{id}/test                                         WebhookTested
+GET    webhooks/{id}/deliveries                                   DeliveryPage
+POST   webhooks/{id}/replay                 ReplayRequest         Replayed
 ==========================================  ====================  ==================
 """
 

@@ -88,14 +88,14 @@ class SqlOutbox:
             return Claimed(place=None)
         place = read_place(row, now)
         limit = min(limit, 1) if place.streak else limit
-        due = self._due(webhook, limit)
+        due = self._due(webhook, limit) if limit else []
         if len(due) < limit and self._take_off(row, limit - len(due)):
             due = self._due(webhook, limit)
         if not due:
             return Claimed(place=place)
         held = update(deliveries).where(self._db.among(deliveries.c.pk, due))
         self._db.run(held.values(fence=deliveries.c.fence + 1, not_before=clock() + lease_s))
-        return Claimed(place=place, parcels=self._parcels(place, due))
+        return Claimed(place=place, parcels=self._parcels(place, due), now=now)
 
     def settle(self, webhook: int, outcomes: Sequence[Outcome], health: Health | None) -> None:
         tried = [one for one in outcomes if one.tried]

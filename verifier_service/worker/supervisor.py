@@ -17,6 +17,7 @@ from verifier_service.services import maintain
 from verifier_service.worker.loop import TierWorker
 from verifier_service.worker.roster import Roster
 from verifier_service.worker.sweep import Sweep
+from verifier_service.worker.webhooks import WebhookSender
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,7 @@ class Supervisor:
             self._service.mend(lambda tx: maintain.reclaim(tx, self._installation))
             self._start_workers()
         self._add(Sweep(self._service, f"{self._name}/sweep"), f"{self._name}/sweep")
+        self._add(WebhookSender(self._service), f"{self._name}/webhooks")
         log.info("started %d threads", len(self._threads))
 
     def _start_workers(self) -> None:
