@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from sqlalchemy import (
@@ -30,8 +31,13 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.visitors import InternalTraversal
 
+from verifier_service.domain.evidence import Tier
+from verifier_service.domain.ports.meters import Series
+
 Values: TypeAlias = Mapping[str, Any]
 _HUGE = 1e300
+# A scalar subquery is evaluated once; the bare function would run for every row and hide indexes.
+NOW_ON_POSTGRES = "(SELECT extract(epoch FROM clock_timestamp())::double precision)"
 
 
 class clock(ColumnElement[float]):  # noqa: N801 - reads as an SQL function where it is used
@@ -49,8 +55,7 @@ def _sqlite_clock(_element: clock, _compiler: SQLCompiler, **_: Any) -> str:
 
 @compiles(clock, "postgresql")
 def _postgres_clock(_element: clock, _compiler: SQLCompiler, **_: Any) -> str:
-    # A scalar subquery is evaluated once; the bare function would run for every row and hide indexes.
-    return "(SELECT extract(epoch FROM clock_timestamp())::double precision)"
+    return NOW_ON_POSTGRES
 
 
 class _listed(ColumnElement[bool]):  # noqa: N801 - reads as an SQL operator
@@ -82,10 +87,15 @@ def _sqlite_listed(element: _listed, compiler: SQLCompiler, **options: Any) -> s
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """What every part of a transaction works with."""
+    """What every part of a transaction works with. ``counts`` are told once it is committed."""
 
     connection: Connection
     postgres: bool
+    counts: Counter[Series] = field(default_factory=Counter)
+
+    def count(self, name: str, tier: Tier | None = None, kind: str = "", amount: int = 1) -> None:
+        """Count something of this transaction."""
+        self.counts[Series(name, tier, kind)] += amount
 
     def now(self) -> float:
         """Database time."""

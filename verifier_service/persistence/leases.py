@@ -6,14 +6,14 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Row, Select, func, or_, select, union_all, update
+from sqlalchemy import ColumnElement, Row, Select, func, or_, select, text, tuple_, update
 
 from verifier_service.domain.checks import Claim
 from verifier_service.domain.evidence import TIERS, Tier
 from verifier_service.domain.states import CheckState
 from verifier_service.domain.workers import Kind
 from verifier_service.persistence import tables
-from verifier_service.persistence.database import Database, clock, ordered, sql
+from verifier_service.persistence.database import NOW_ON_POSTGRES, Database, clock, ordered, sql
 
 _checks, _runs = tables.checks, tables.runs
 SPARE = 64  # looked at beyond the limit, where several workers claim the same kinds at once
@@ -37,7 +37,10 @@ class Leases:
         best = _ready(_CLAIMED, tier).limit(limit)
         if only is not None:
             kinds = [kind for kind in sorted(only) if kind.verifier not in without]
-            best = best.where(self._db.among(_checks.c.pk, self._first(tier, kinds, limit + SPARE)))
+            narrowed = self._of_kinds(tier, kinds, limit + SPARE)
+            if narrowed is None:
+                return []
+            best = best.where(narrowed)
         elif without:
             best = best.where(~self._db.among(_checks.c.verifier, sorted(without)))
         rows = self._db.all(self._db.locked(best, of=_checks, skip=True)) if limit > 0 else []
@@ -57,14 +60,21 @@ class Leases:
         params = {text: json.loads(text) for text in {row.params for row in rows}}
         return [_claim(row, tier, params[row.params]) for row in rows]
 
-    def _first(self, tier: Tier, kinds: Sequence[Kind], limit: int) -> list[int]:
-        """The best ready checks of these kinds, unlocked. Each kind is a range of an index, and the ranges
-        are merged: however many checks of other kinds are queued, none of them is read."""
-        if not kinds or limit <= SPARE:
-            return []
-        ranges = union_all(*(_of_kind(tier, kind) for kind in kinds))
-        merged = ranges.order_by("precedence", "pk").limit(limit)
-        return [row.pk for row in self._db.all(merged)]
+    def _of_kinds(self, tier: Tier, kinds: Sequence[Kind], limit: int) -> ColumnElement[bool] | None:
+        """That a check is of one of these kinds; ``None`` when there is none to claim.
+
+        On Postgres, where workers share a queue, the best of each kind are looked up first, unlocked:
+        however much of other kinds is queued, none of it is read.
+        """
+        if not kinds:
+            return None
+        if not self._db.postgres:
+            pairs = tuple_(_checks.c.verifier, _checks.c.version)
+            return pairs.in_([tuple(kind) for kind in kinds])
+        names, versions = zip(*kinds, strict=True)
+        given = {"names": list(names), "versions": list(versions), "tier": tier.value, "most": limit}
+        pks = [row.pk for row in self._db.all(_BEST, given)]
+        return self._db.among(_checks.c.pk, pks) if pks else None
 
     def kinds(self) -> list[tuple[Tier, Kind]]:
         counted = select(_checks.c.tier, _checks.c.verifier, _checks.c.version).where(sql(tables.QUEUED))
@@ -136,6 +146,20 @@ _CLAIMED = select(
 ).join(_runs, _runs.c.pk == _checks.c.payer)
 
 
+_BEST = text(
+    f"""
+    SELECT best.pk FROM unnest(CAST(:names AS text[]), CAST(:versions AS text[])) AS kind (name, version)
+    CROSS JOIN LATERAL (
+        SELECT pk, precedence FROM checks
+        WHERE {tables.QUEUED} AND tier = :tier AND verifier = kind.name AND version = kind.version
+        AND (not_before IS NULL OR not_before <= {NOW_ON_POSTGRES})
+        ORDER BY precedence, pk LIMIT :most
+    ) AS best
+    ORDER BY best.precedence, best.pk LIMIT :most
+    """  # noqa: S608 - constants
+)
+
+
 def _due() -> Any:
     return or_(_checks.c.not_before.is_(None), _checks.c.not_before <= clock())
 
@@ -150,13 +174,15 @@ def _ready(columns: Select[Any], tier: Tier) -> Select[Any]:
 
 
 def _of_kind(tier: Tier, kind: Kind) -> Select[Any]:
-    return select(_checks.c.pk, _checks.c.precedence).where(
+    """Claimable checks of one kind, best first: a range of ``ix_checks_ready_kind``."""
+    of_kind = select(_checks.c.pk, _checks.c.precedence).where(
         sql(tables.QUEUED),
         _checks.c.tier == tier.value,
         _checks.c.verifier == kind.verifier,
         _checks.c.version == kind.version,
         _due(),
     )
+    return of_kind.order_by(_checks.c.precedence, _checks.c.pk)
 
 
 def _claim(row: Row[Any], tier: Tier, params: Any) -> Claim:
