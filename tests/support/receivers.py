@@ -31,8 +31,8 @@ class Received:
 
 @dataclass(eq=False)
 class Receiver:
-    """Answers ``status`` with ``headers`` after ``delay_s``; ``requests`` are those of records that it took,
-    in their order. Bodies whose signature no ``secret`` made are refused with 400, and counted in
+    """Answers ``status`` with ``headers`` after ``delay_s``; ``requests`` are those of records that it
+    took, in their order. Bodies whose signature no ``secret`` made are refused with 400, and counted in
     ``forged``. ``connections`` counts every connection, whatever was sent over it."""
 
     status: int = 204

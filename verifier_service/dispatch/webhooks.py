@@ -92,8 +92,9 @@ class HttpLine:
         timeout_s = self._courier.timeout_s
         try:
             target = self._courier.guard.target(url)
+            pool = await self._open()
             async with asyncio.timeout(timeout_s):
-                response = await self._open().handle_async_request(_request(target, headers, body))
+                response = await pool.handle_async_request(_request(target, headers, body))
         except InvalidInput as error:
             return Answer(error=error.code)
         except (TimeoutError, httpcore.TimeoutException):
@@ -108,11 +109,13 @@ class HttpLine:
         if self._pool is not None:
             await self._pool.aclose()
 
-    def _open(self) -> httpcore.AsyncConnectionPool:
+    async def _open(self) -> httpcore.AsyncConnectionPool:
         if self._pool is None:
-            self._pool = httpcore.AsyncConnectionPool(
-                ssl_context=self._courier.certificates,
-                max_connections=self._courier.at_once,
+            loop, courier = asyncio.get_running_loop(), self._courier
+            trusted = await loop.run_in_executor(self._resolver, lambda: courier.certificates)
+            self._pool = self._pool or httpcore.AsyncConnectionPool(
+                ssl_context=trusted,
+                max_connections=courier.at_once,
                 keepalive_expiry=KEEP_ALIVE_S,
                 network_backend=self._network,
             )

@@ -106,6 +106,10 @@ class SqlOutbox:
         if health is not None:
             self._write(webhook, health)
 
+    def depths(self) -> dict[DeliveryState, int]:
+        counted = select(deliveries.c.state, func.count().label("n")).group_by(deliveries.c.state)
+        return {DeliveryState(row.state): row.n for row in self._db.all(counted)}
+
     def prune(self, keep_delivered_s: float, keep_failed_s: float, limit: int) -> int:
         gone = select(webhooks.c.pk).where(webhooks.c.removed_at.is_not(None))
         pruned = self._delete(deliveries.c.webhook.in_(gone), limit)

@@ -23,7 +23,7 @@ InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 CLAIMED_AT_ONCE = 32
 LEASE_TIMEOUTS = 4.0  # a lease in time limits of an attempt
-GATHER_S = 0.02
+GATHER_S = 0.1
 IDLE_S = 30.0
 TROUBLE_S = 1.0
 GRACE_S = 3.0
@@ -131,11 +131,21 @@ class Lane:
             return Answer(error=f"sender: {type(error).__name__}")
 
     async def _land(self) -> None:
-        """Wait for the first attempt to end, and a moment for others."""
-        await asyncio.wait(self._flying, return_when=asyncio.FIRST_COMPLETED)
-        await asyncio.sleep(GATHER_S)
-        for task in [task for task in self._flying if task.done()]:
-            self._ended.append(Sent(parcel=self._flying.pop(task), answer=task.result()))
+        """Wait until attempts have ended, and for a while start others in their place: many ends are
+        written in one transaction. A failure is written at once, it may hold the others up."""
+        until: float | None = None
+        while self._flying:
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                return
+            await asyncio.wait(self._flying, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            done = [task for task in self._flying if task.done()]
+            landed = [Sent(parcel=self._flying.pop(task), answer=task.result()) for task in done]
+            self._ended.extend(landed)
+            if self._stopping or any(not sent.answer.delivered for sent in landed if sent.answer):
+                return
+            self._take_off()
+            until = time.monotonic() + GATHER_S if until is None else until
 
     def _give_back(self) -> None:
         self._ended.extend(Sent(parcel=parcel, answer=None) for parcel in self._queue)

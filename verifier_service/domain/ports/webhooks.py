@@ -107,6 +107,10 @@ class Outbox(Protocol):
         """Write how attempts ended. Success always holds; anything else only for the claim's holder."""
         ...
 
+    def depths(self) -> dict[DeliveryState, int]:
+        """How many deliveries are kept, by state."""
+        ...
+
     def prune(self, keep_delivered_s: float, keep_failed_s: float, limit: int) -> int:
         """Delete at most ``limit`` deliveries that ended longer ago, and what is left of removed endpoints;
         returns how many rows."""
