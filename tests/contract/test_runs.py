@@ -23,7 +23,7 @@ from tests.contract.samples import (
 )
 from verifier_service.domain.errors import Conflict, NotFound
 from verifier_service.domain.evidence import Tier
-from verifier_service.domain.ports.runs import StandingUpdate
+from verifier_service.domain.ports.runs import RunMark, StandingUpdate
 from verifier_service.domain.runs import Budgets, RunSpec, RunState
 from verifier_service.domain.states import CheckState, RewardStatus
 from verifier_service.persistence.store import SqlStore
@@ -38,6 +38,21 @@ def test_ensure_creates_once_with_accounts(store: SqlStore) -> None:
         assert tx.runs.ensure(PROJECT, "new", RunSpec(), seed=8) == made
     assert (made.spec, made.seed, made.state, made.feed) == (SPEC, 7, RunState.OPEN, 0)
     assert {one.kind: one.limit for one in made.accounts} == {"compute": 5.0, "human": None}
+
+
+def test_marks_tell_state_and_feed_of_many_runs_at_once(store: SqlStore) -> None:
+    prepare(store)
+    with store.begin() as tx:
+        for name in ("new", OTHER_RUN):
+            tx.runs.ensure(PROJECT, name, SPEC, seed=7)
+        tx.rewards.append(PROJECT, RUN, [record("a", revision=1), record("b", revision=1)])
+        tx.runs.set_state(PROJECT, OTHER_RUN, RunState.CLOSED)
+        marks = tx.runs.marks([(PROJECT, name) for name in (RUN, OTHER_RUN, "new", "none")] + [("no", RUN)])
+    assert marks == {
+        (PROJECT, RUN): RunMark(RunState.OPEN, 2),
+        (PROJECT, OTHER_RUN): RunMark(RunState.CLOSED, 0),
+        (PROJECT, "new"): RunMark(RunState.OPEN, 0),
+    }
 
 
 def test_concurrent_ensures_make_one_run(store: SqlStore) -> None:

@@ -52,6 +52,16 @@ def test_a_key_id_is_used_once(store: SqlStore) -> None:
         assert tx.keys.find("a") == (key("a"), "hash")
 
 
+def test_keys_that_open_nothing_are_told(store: SqlStore) -> None:
+    with store.begin() as tx:
+        tx.projects.ensure(PROJECT)
+        for name in ("a", "b", "c"):
+            tx.keys.add(key(name), "hash")
+        tx.keys.revoke(PROJECT, "b")
+        assert tx.keys.dead(["a", "b", "never"]) == {"b", "never"}
+        assert tx.keys.dead([]) == set()
+
+
 def test_revoking_twice_keeps_the_first_time(store: SqlStore) -> None:
     with store.begin() as tx:
         tx.projects.ensure(PROJECT)

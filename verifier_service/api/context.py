@@ -1,4 +1,4 @@
-"""What the routes share: the service, the hub of waits, the gatherer and the known keys."""
+"""What the routes share: the service, the hub of waits, the gatherer, known keys, pages of streams."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from fastapi import Depends, Request
 
 from verifier_service.api.gather import Gatherer
 from verifier_service.api.key_cache import KeyCache
+from verifier_service.api.pages import Pages
 from verifier_service.api.waiting import Hub
 from verifier_service.bootstrap import Service
 
@@ -23,6 +24,7 @@ class Context:
     hub: Hub
     gatherer: Gatherer
     keys: KeyCache
+    pages: Pages
     alive: Callable[[], bool]
     salts: dict[str, str] = field(default_factory=dict)
 
@@ -34,6 +36,7 @@ class Context:
             hub=Hub(service),
             gatherer=Gatherer(service, foresight=foresight),
             keys=KeyCache(service.store),
+            pages=Pages(service.store),
             alive=alive,
         )
 

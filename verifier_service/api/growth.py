@@ -52,6 +52,7 @@ async def grow(
         rank=rank_of(wait),
         seconds=wait.seconds,
         beyond=before if grown.changed else 0,
+        caller=caller.id,
     )
     seen = await attended(request, watching)
     standing = await in_thread(_standing, context, grown.pk)

@@ -16,6 +16,7 @@ from verifier_service.api.threads import in_thread
 from verifier_service.api.trajectories import allowed, json_answer
 from verifier_service.api.waiting import attended
 from verifier_service.domain.hindsight import HindsightPage
+from verifier_service.domain.runs import Key
 from verifier_service.domain.wire import MAX_WAIT_S, WaitSpec
 from verifier_service.services.hindsight import hindsight_page
 
@@ -43,17 +44,21 @@ async def export(
     value of it.
     """
     seconds = allowed(context, WaitSpec(seconds=wait)).seconds
-    page = await attended(request, _page(context, caller.project, run, after, limit, seconds))
+    page = await attended(request, _page(context, caller, run, after, limit, seconds))
     return await json_answer(page, len(page.records), 200)
 
 
 async def _page(
-    context: Context, project: str, run: str, after: int, limit: int, seconds: float
+    context: Context, caller: Key, run: str, after: int, limit: int, seconds: float
 ) -> HindsightPage:
+    project, hub = caller.project, context.hub
     page = await in_thread(_read, context, project, run, after, limit)
     until = time.monotonic() + seconds
     while not (page.records or page.withdrawn) and (left := until - time.monotonic()) > 0:
-        if not page.more and not await context.hub.run(project, run, beyond(page.cursor), seconds=left):
+        going_on = page.more or await hub.run(
+            project, run, beyond(page.cursor), seconds=left, caller=caller.id
+        )
+        if not going_on:
             break
         page = await in_thread(_read, context, project, run, page.cursor, limit)
     return page

@@ -18,7 +18,8 @@ from verifier_service.api.threads import in_thread
 from verifier_service.api.trajectories import allowed, json_answer
 from verifier_service.api.waiting import attended
 from verifier_service.domain.cases import Standing
-from verifier_service.domain.runs import Run
+from verifier_service.domain.ports.runs import RunMark
+from verifier_service.domain.runs import Key
 from verifier_service.domain.states import RewardStatus
 from verifier_service.domain.wire import MAX_WAIT_S, RewardsAnswer, RewardsPage, RewardsQuery, WaitSpec
 
@@ -53,7 +54,13 @@ async def query(
     found, cursor = await in_thread(_find, context, caller.project, run, wanted.ids)
     pks = {standing.pk: name for name, standing in found.items()}
     watching = context.hub.rewards(
-        caller.project, run, pks, rank=rank_of(wait), seconds=wait.seconds, linger=wait.linger
+        caller.project,
+        run,
+        pks,
+        rank=rank_of(wait),
+        seconds=wait.seconds,
+        linger=wait.linger,
+        caller=caller.id,
     )
     seen = await attended(request, watching)
     answer = RewardsAnswer(
@@ -85,31 +92,32 @@ async def feed(
     """
     seconds = allowed(context, WaitSpec(seconds=wait)).seconds
     only = RewardStatus(status) if status is not None else None
-    page = await attended(request, _page(context, caller.project, run, after, limit, only, seconds))
+    page = await attended(request, _page(context, caller, run, after, limit, only, seconds))
     return await json_answer(page, len(page.records), 200)
 
 
 async def _page(
     context: Context,
-    project: str,
+    caller: Key,
     run: str,
     after: int,
     limit: int,
     status: RewardStatus | None,
     seconds: float,
 ) -> RewardsPage:
+    project, hub = caller.project, context.hub
     page = await in_thread(_read, context, project, run, after, limit, status)
     until = time.monotonic() + seconds
     while not page.records and (left := until - time.monotonic()) > 0:
-        if not await context.hub.run(project, run, beyond(page.cursor), seconds=left):
+        if not await hub.run(project, run, beyond(page.cursor), seconds=left, caller=caller.id):
             break
         page = await in_thread(_read, context, project, run, page.cursor, limit, status)
     return page
 
 
-def beyond(cursor: int) -> Callable[[Run], bool]:
+def beyond(cursor: int) -> Callable[[RunMark], bool]:
     """Whether the feed of a run goes on after a cursor."""
-    return lambda run: run.feed > cursor
+    return lambda mark: mark.feed > cursor
 
 
 def _read(

@@ -72,7 +72,11 @@ async def close_run(
     seconds = allowed(context, WaitSpec(seconds=wait)).seconds
     await in_thread(context.service.close_run, caller.project, run)
     ending = context.hub.run(
-        caller.project, run, lambda stored: stored.state is RunState.CLOSED, seconds=seconds
+        caller.project,
+        run,
+        lambda mark: mark.state is RunState.CLOSED,
+        seconds=seconds,
+        caller=caller.id,
     )
     closed = await attended(request, ending)
     report = await in_thread(_report, context, caller.project, run)

@@ -28,6 +28,7 @@ from verifier_service.api.trajectories import EAGER_S
 from verifier_service.api.waiting import Seen, attended
 from verifier_service.domain.errors import Contended, NotFound
 from verifier_service.domain.rewards import RewardRecord
+from verifier_service.domain.runs import Key
 from verifier_service.domain.wire import MAX_WAIT_S, UNTIL_COMPUTED, Until, WaitSpec
 from verifier_service.services.intake import Intake, ItemResult
 
@@ -126,21 +127,23 @@ async def score(
     form = FORMATS[options.format]
     asked = await by_size(len(raw), form.read, raw, manner)
     wait = WaitSpec(until=options.until, seconds=min(options.seconds, MAX_WAIT_S, settings.max_wait_s))
-    outcomes = await _outcomes(request, context, caller.project, run, asked, wait)
+    outcomes = await _outcomes(request, context, caller, run, asked, wait)
     content = await by_size(len(raw), _dumped, form, asked, outcomes, manner)
     return Response(content, media_type="application/json")
 
 
 async def _outcomes(
-    request: Request, context: Context, project: str, run: str, asked: Asked, wait: WaitSpec
+    request: Request, context: Context, caller: Key, run: str, asked: Asked, wait: WaitSpec
 ) -> list[Outcome]:
     if not asked.items:
         return []
-    taken = await context.gatherer.submit(project, run, asked.items, eager=wait.seconds >= EAGER_S)
+    taken = await context.gatherer.submit(caller.project, run, asked.items, eager=wait.seconds >= EAGER_S)
     _require_ladder(taken)
     pks = {result.pk: result.id for result in taken.results if result.pk is not None and result.id}
     began = time.monotonic()
-    watching = context.hub.rewards(project, run, pks, rank=rank_of(wait), seconds=wait.seconds)
+    watching = context.hub.rewards(
+        caller.project, run, pks, rank=rank_of(wait), seconds=wait.seconds, caller=caller.id
+    )
     seen = await attended(request, watching)
     outcomes = [_outcome(result, seen) for result in taken.results]
     if not seen.met and time.monotonic() - began < wait.seconds - EARLY_S:

@@ -54,7 +54,13 @@ async def submit(run: RunId, request: Request, caller: Submitter, context: InCon
         result.pk: result.id for result in taken.results if result.pk is not None and result.id is not None
     }
     watching = context.hub.rewards(
-        caller.project, run, pks, rank=rank_of(wait), seconds=wait.seconds, linger=wait.linger
+        caller.project,
+        run,
+        pks,
+        rank=rank_of(wait),
+        seconds=wait.seconds,
+        linger=wait.linger,
+        caller=caller.id,
     )
     seen = await attended(request, watching)
     answer = _answer(batch, taken, seen)

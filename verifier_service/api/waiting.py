@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -20,13 +20,20 @@ from verifier_service.api.problems import ClientGone
 from verifier_service.api.threads import in_thread
 from verifier_service.bootstrap import Service
 from verifier_service.domain.cases import Standing
-from verifier_service.domain.errors import Contended, Unavailable
+from verifier_service.domain.errors import (
+    Contended,
+    NotFound,
+    Unauthenticated,
+    Unavailable,
+    VerificationError,
+)
+from verifier_service.domain.ports.runs import RunMark
 from verifier_service.domain.rewards import RewardRecord
-from verifier_service.domain.runs import Run
 
 log = logging.getLogger(__name__)
 
 POLL_S = 0.5
+KEYS_EVERY_S = 3.0  # as long as a revoked key may still call, see key_cache
 MIN_PAUSE_S = 0.005
 MAX_PAUSE_S = 0.25
 
@@ -51,7 +58,8 @@ class _Wait:
     beyond: int = 0
     pending: frozenset[int] = frozenset()
     ids: tuple[str, ...] = ()
-    condition: Callable[[Run], bool] | None = None
+    condition: Callable[[RunMark], bool] | None = None
+    caller: str | None = None
     deadline: float = 0.0
     linger: float | None = None
     future: asyncio.Future[Seen] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
@@ -72,6 +80,7 @@ class _Look:
     left: frozenset[int]
     met: bool
     records: dict[str, RewardRecord] = field(default_factory=dict)
+    refused: VerificationError | None = None
 
 
 class Hub:
@@ -104,11 +113,13 @@ class Hub:
         seconds: float,
         linger: float | None = None,
         beyond: int = 0,
+        caller: str | None = None,
     ) -> Seen:
         """Wait until every trajectory (pk -> id) has come as far as ``rank``, at most ``seconds``, and at
         most ``linger`` seconds after the first has.
 
-        Only records after the feed position ``beyond`` count.
+        Only records after the feed position ``beyond`` count. Raises ``Unauthenticated`` once the key
+        ``caller`` is revoked.
         """
         return await self._enter(
             _Wait(
@@ -116,6 +127,7 @@ class Hub:
                 rank=rank,
                 linger=linger,
                 beyond=beyond,
+                caller=caller,
                 pending=frozenset(pks),
                 ids=tuple(pks.values()),
             ),
@@ -123,11 +135,25 @@ class Hub:
         )
 
     async def run(
-        self, project: str, run: str, condition: Callable[[Run], bool], *, seconds: float
+        self,
+        project: str,
+        run: str,
+        condition: Callable[[RunMark], bool],
+        *,
+        seconds: float,
+        caller: str | None = None,
     ) -> bool:
-        """Wait until ``condition`` holds for an existing run, at most ``seconds``."""
-        seen = await self._enter(_Wait(key=(project, run), condition=condition), seconds)
-        return seen.met
+        """Wait until ``condition`` holds for an existing run, at most ``seconds``.
+
+        Raises ``NotFound`` when there is no such run (any more), ``Unauthenticated`` as ``rewards`` does.
+        """
+        wait = _Wait(key=(project, run), condition=condition, caller=caller)
+        return (await self._enter(wait, seconds)).met
+
+    @property
+    def closing(self) -> bool:
+        """Whether this process stops, so that nothing is waited for any more."""
+        return self._closing
 
     def close(self) -> None:
         """End every wait with what there is, and all later ones at once (idempotent)."""
@@ -172,20 +198,23 @@ class Hub:
     async def _read_on(self) -> None:
         """The reader's life: cycles as long as anybody waits."""
         loop = asyncio.get_running_loop()
-        polled = loop.time()
+        polled = checked = loop.time()
         while self._waits:
             await self._pause(polled + POLL_S)
             now = loop.time()
             everybody = now >= polled + POLL_S
+            keys = everybody and now >= checked + KEYS_EVERY_S
             if everybody:
                 polled = now
+            if keys:
+                checked = now
             dirty, self._dirty = self._dirty, set()
             asks = [
                 _Ask(wait, wait.pending, wait.deadline <= now)
                 for wait in self._waits
                 if everybody or wait.fresh or wait.deadline <= now or wait.key in dirty
             ]
-            await self._cycle(asks)
+            await self._cycle(asks, keys)
             # Reading takes at most a quarter of the time, however many wait and however often work commits.
             await asyncio.sleep(min(MAX_PAUSE_S, max(MIN_PAUSE_S, 3 * (loop.time() - now))))
         self._reader = None
@@ -201,11 +230,11 @@ class Hub:
                 return
         self._wake.clear()
 
-    async def _cycle(self, asks: Sequence[_Ask]) -> None:
+    async def _cycle(self, asks: Sequence[_Ask], keys: bool) -> None:
         if not asks:
             return
         try:
-            looks = await in_thread(self._look, asks)
+            looks = await in_thread(self._look, asks, keys)
         except (Contended, Unavailable) as error:
             log.warning("waits are read again: %s", error)
             for ask in asks:
@@ -223,29 +252,28 @@ class Hub:
                 wait.deadline = min(wait.deadline, asyncio.get_running_loop().time() + wait.linger)
                 wait.linger = None
             wait.pending = look.left
-            if (look.met or ask.due) and not wait.future.done():
+            if look.refused is not None:
+                _fail([ask], look.refused)
+            elif (look.met or ask.due) and not wait.future.done():
                 wait.future.set_result(Seen(look.met, look.records, look.left))
 
-    def _look(self, asks: Sequence[_Ask]) -> list[_Look]:
+    def _look(self, asks: Sequence[_Ask], keys: bool) -> list[_Look]:
         """In a thread: one snapshot for all. What was met once stays met for its waiter."""
         with self._service.store.read() as tx:
             pks = frozenset[int]().union(*(ask.pending for ask in asks))
             standings = tx.trajectories.standings(pks) if pks else {}
-            runs = {key: tx.runs.get(*key) for key in {a.wait.key for a in asks if a.wait.condition}}
-            looks: list[_Look] = []
+            places = {ask.wait.key for ask in asks if ask.wait.condition is not None}
+            marks = tx.runs.marks(places) if places else {}
+            callers = {ask.wait.caller for ask in asks if ask.wait.caller is not None} if keys else set()
+            dead = tx.keys.dead(callers) if callers else set()
+            looks = [_looked(ask, standings, marks, dead) for ask in asks]
             wanted: dict[RunKey, set[str]] = {}
-            for ask in asks:
-                wait = ask.wait
-                left = frozenset(
-                    pk for pk in ask.pending if pk in standings and not _is_met(standings[pk], wait)
-                )
-                met = not left and (wait.condition is None or wait.condition(runs[wait.key]))
-                looks.append(_Look(left, met))
-                if (met or ask.due) and wait.ids:
-                    wanted.setdefault(wait.key, set()).update(wait.ids)
-            latest = {key: tx.rewards.latest(*key, sorted(ids)) for key, ids in wanted.items()}
+            for ask, look in zip(asks, looks, strict=True):
+                if look.met or ask.due:
+                    wanted.setdefault(ask.wait.key, set()).update(ask.wait.ids)
+            latest = {key: tx.rewards.latest(*key, sorted(ids)) for key, ids in wanted.items() if ids}
         return [
-            _Look(look.left, look.met, _of(latest.get(ask.wait.key, {}), ask.wait.ids))
+            replace(look, records=_of(latest.get(ask.wait.key, {}), ask.wait.ids))
             if look.met or ask.due
             else look
             for ask, look in zip(asks, looks, strict=True)
@@ -256,6 +284,27 @@ def _fail(asks: Sequence[_Ask], error: Exception) -> None:
     for ask in asks:
         if not ask.wait.future.done():
             ask.wait.future.set_exception(error)
+
+
+def _looked(
+    ask: _Ask, standings: Mapping[int, Standing], marks: Mapping[RunKey, RunMark], dead: Collection[str]
+) -> _Look:
+    """How far one wait has come."""
+    wait = ask.wait
+    if wait.caller in dead:
+        return _Look(ask.pending, met=False, refused=revoked())
+    left = frozenset(pk for pk in ask.pending if pk in standings and not _is_met(standings[pk], wait))
+    if wait.condition is None:
+        return _Look(left, met=not left)
+    mark = marks.get(wait.key)
+    if mark is None:
+        return _Look(left, met=False, refused=NotFound("run_not_found", f"no run {wait.key[1]!r}"))
+    return _Look(left, met=not left and wait.condition(mark))
+
+
+def revoked() -> Unauthenticated:
+    """The error of a caller whose key was revoked while it waited."""
+    return Unauthenticated("bad_key", "the key was revoked")
 
 
 def _is_met(standing: Standing, wait: _Wait) -> bool:

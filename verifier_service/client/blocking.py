@@ -14,6 +14,7 @@ from verifier_service.client import desk, hindsight, tenancy, trajectories, tran
 from verifier_service.client.calls import Answer, Lost
 from verifier_service.client.exchange import Plan, Send, Session
 from verifier_service.client.location import locate
+from verifier_service.client.streams import CUT, OPEN, Listening
 from verifier_service.domain.rewards import RewardRecord
 from verifier_service.domain.states import RewardStatus
 from verifier_service.domain.wire import MAX_WAIT_S
@@ -103,6 +104,30 @@ class Client:
             if not page.records and idle_s is not None:
                 return
             after = max(after, page.cursor)
+
+    def stream(
+        self, run: str, *, after: int = 0, status: RewardStatus | None = None
+    ) -> Iterator[RewardRecord]:
+        """As ``follow``, over one connection that stays open: server-sent events.
+
+        Ends when the run is closed and all its records have come. A connection that breaks is made again
+        from the last record on, for ``retry_s`` seconds; then ``VerifierUnavailable`` is raised.
+        """
+        listening = Listening(self.session, run, status, after)
+        while not listening.ended:
+            try:
+                with self._http.stream(**transport.request(listening.connect(), self._timeout)) as response:
+                    if response.status_code == OPEN:
+                        for chunk in response.iter_bytes():
+                            yield from listening.take(chunk)
+                        reply: Answer | Lost = CUT
+                    else:
+                        response.read()
+                        reply = transport.answer(response)
+            except httpx.TransportError as error:
+                reply = transport.lost(error)
+            if not listening.ended:
+                time.sleep(listening.broken(reply))
 
     def perform(self, plan: Plan[T]) -> T:
         """Run a plan to its end."""

@@ -28,6 +28,7 @@ class Call(Generic[T]):
     path: str
     read: Callable[[bytes], T]
     params: Mapping[str, str | int | float] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
     wait_s: float = 0.0
     repeatable: bool = True

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from verifier_service.client.calls import Answer, Call, Lost, problem_of
 from verifier_service.client.errors import InvalidRequest, VerifierUnavailable, refusal
-from verifier_service.domain.wire import MAX_WAIT_S, ProblemDetail
+from verifier_service.domain.wire import MAX_WAIT_S
 
 T = TypeVar("T")
 
@@ -61,6 +61,42 @@ class Session:
     jitter: Callable[[], float] = random.random
 
 
+@dataclass(slots=True)
+class Failures:
+    """The failures of a call since it last worked; when to try again, and when not."""
+
+    session: Session
+    repeatable: bool = True
+    until: float | None = None
+    _since: float | None = None
+    _attempt: int = 0
+
+    def over(self) -> None:
+        """It works."""
+        self._since, self._attempt = None, 0
+
+    def pause(self, reply: Answer | Lost | None) -> float:
+        """Seconds to wait before it is sent again. Raises ``CallRefused`` for a refusal that stands, and
+        ``VerifierUnavailable`` when it may not be sent again or the time is up."""
+        now = self.session.clock()
+        if isinstance(reply, Answer):
+            problem = problem_of(reply)
+            if reply.status not in BUSY:
+                raise refusal(problem)
+            cause, asked = f"{problem.status} {problem.detail or problem.code}", _retry_after(reply)
+            again = self.repeatable or reply.status in (429, 503)
+        else:
+            problem, asked = None, None
+            cause = reply.cause if reply is not None else "no reply"
+            again = self.repeatable or (reply is not None and not reply.delivered)
+        since = self._since = now if self._since is None else self._since
+        delay = max(backoff(self._attempt, self.session.jitter()), asked or 0.0)
+        if not again or not _may_wait(self.session, now, delay, since, self.until):
+            raise VerifierUnavailable(self.session.url, now - since, cause, problem)
+        self._attempt += 1
+        return delay
+
+
 def deliver(session: Session, call: Call[T], *, until: float | None = None) -> Plan[T]:
     """Send until it is answered.
 
@@ -69,29 +105,12 @@ def deliver(session: Session, call: Call[T], *, until: float | None = None) -> P
     A call that is not repeatable is not sent again once the server may have acted on it. Any other
     refusal raises its ``CallRefused``.
     """
-    failed_at: float | None = None
-    attempt = 0
+    failures = Failures(session, call.repeatable, until)
     while True:
         reply = yield Send(call)
-        now = session.clock()
-        if isinstance(reply, Answer):
-            if 200 <= reply.status < 300:
-                return call.read(reply.content)
-            problem = problem_of(reply)
-            if reply.status not in BUSY:
-                raise refusal(problem)
-            cause, asked = f"{problem.status} {problem.detail or problem.code}", _retry_after(reply)
-            again = call.repeatable or reply.status in (429, 503)
-        else:
-            problem, asked = None, None
-            cause = reply.cause if reply is not None else "no reply"
-            again = call.repeatable or (reply is not None and not reply.delivered)
-        failed_at = now if failed_at is None else failed_at
-        delay = max(backoff(attempt, session.jitter()), asked or 0.0)
-        if not again or not _may_wait(session, now, delay, failed_at, until):
-            raise _unavailable(session, now - failed_at, cause, problem)
-        yield Pause(delay)
-        attempt += 1
+        if isinstance(reply, Answer) and 200 <= reply.status < 300:
+            return call.read(reply.content)
+        yield Pause(failures.pause(reply))
 
 
 def deliver_waiting(
@@ -130,9 +149,3 @@ def _retry_after(answer: Answer) -> float | None:
         return None
     when = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
     return max(0.0, (when - datetime.now(UTC)).total_seconds())
-
-
-def _unavailable(
-    session: Session, waited_s: float, cause: str, problem: ProblemDetail | None
-) -> VerifierUnavailable:
-    return VerifierUnavailable(session.url, waited_s, cause, problem)

@@ -45,7 +45,10 @@ def request(call: Call[Any], timeout_s: float) -> dict[str, Any]:
         "url": call.path,
         "params": dict(call.params) or None,
         "content": call.body,
-        "headers": {"Content-Type": "application/json"} if call.body is not None else None,
+        "headers": {
+            **call.headers,
+            **({"Content-Type": "application/json"} if call.body is not None else {}),
+        },
         "timeout": httpx.Timeout(timeout_s, connect=CONNECT_S, read=timeout_s + call.wait_s, pool=None),
     }
 

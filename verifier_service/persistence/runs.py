@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import ColumnElement, ScalarSelect, case, exists, func, insert, select, update
 
 from verifier_service.domain.errors import Conflict, NotFound
 from verifier_service.domain.evidence import TIERS, Tier
+from verifier_service.domain.ports.runs import RunMark
 from verifier_service.domain.runs import Run, RunReport, RunSpec, RunState, TierCount
 from verifier_service.domain.states import RewardStatus
 from verifier_service.persistence import tables
@@ -46,6 +48,18 @@ class SqlRuns:
         found = self._find(project, run)
         if found is None:
             raise no_run(run)
+        return found
+
+    def marks(self, places: Collection[tuple[str, str]]) -> dict[tuple[str, str], RunMark]:
+        names: dict[str, list[str]] = {}
+        for project, run in places:
+            names.setdefault(project, []).append(run)
+        found: dict[tuple[str, str], RunMark] = {}
+        for project, ids in names.items():
+            mine = (_runs.c.project == project, self._db.among(_runs.c.id, ids))
+            rows = select(_runs.c.id, _runs.c.state, tables.feeds.c.seq).join(tables.feeds).where(*mine)
+            for row in self._db.all(rows):
+                found[project, row.id] = RunMark(RunState(row.state), int(row.seq))
         return found
 
     def put(self, project: str, run: str, spec: RunSpec, seed: int) -> Run:

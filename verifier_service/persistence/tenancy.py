@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
 from sqlalchemy import func, insert, select, update
@@ -72,6 +72,11 @@ class SqlKeys:
     def find(self, key_id: str) -> tuple[Key, str] | None:
         row = self._db.first(select(tables.keys).where(tables.keys.c.id == key_id))
         return None if row is None else (_key(row.body, row.revoked_at), row.secret_hash)
+
+    def dead(self, key_ids: Collection[str]) -> set[str]:
+        keys = tables.keys
+        living = select(keys.c.id).where(self._db.among(keys.c.id, key_ids), keys.c.revoked_at.is_(None))
+        return set(key_ids) - {row.id for row in self._db.all(living)}
 
     def of_project(self, project: str) -> tuple[Key, ...]:
         of_project = select(tables.keys).where(tables.keys.c.project == project)

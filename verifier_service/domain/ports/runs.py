@@ -11,6 +11,14 @@ from verifier_service.domain.runs import Run, RunReport, RunSpec, RunState
 from verifier_service.domain.states import RewardStatus
 
 
+@dataclass(frozen=True, slots=True)
+class RunMark:
+    """What waits for a run look at: its state and the highest committed seq of its feed."""
+
+    state: RunState
+    feed: int
+
+
 class Runs(Protocol):
     """Training runs, keyed by (project, id)."""
 
@@ -20,6 +28,10 @@ class Runs(Protocol):
 
     def get(self, project: str, run: str) -> Run:
         """Raises ``NotFound``."""
+        ...
+
+    def marks(self, places: Collection[tuple[str, str]]) -> dict[tuple[str, str], RunMark]:
+        """The marks of many (project, run) at once; unknown runs are absent."""
         ...
 
     def put(self, project: str, run: str, spec: RunSpec, seed: int) -> Run:

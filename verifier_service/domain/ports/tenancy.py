@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from verifier_service.domain.ladders import Ladder, LadderSpec
@@ -35,6 +35,10 @@ class Keys(Protocol):
 
     def find(self, key_id: str) -> tuple[Key, str] | None:
         """The key with its hash, revoked or not."""
+        ...
+
+    def dead(self, key_ids: Collection[str]) -> set[str]:
+        """Those of the ids that are revoked, or belong to no key."""
         ...
 
     def of_project(self, project: str) -> tuple[Key, ...]:
