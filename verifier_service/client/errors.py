@@ -70,7 +70,7 @@ class NotAllowed(CallRefused):
 
 
 class NotFound(CallRefused):
-    """404: no such thing in the key's project."""
+    """404 or 410: no such thing in the key's project, or not any more."""
 
 
 class Conflict(CallRefused):
@@ -90,6 +90,7 @@ REFUSALS: dict[int, type[CallRefused]] = {
     401: NotAuthenticated,
     403: NotAllowed,
     404: NotFound,
+    410: NotFound,
     409: Conflict,
     413: TooLarge,
     422: InvalidRequest,

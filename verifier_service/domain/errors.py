@@ -28,6 +28,10 @@ class NotFound(VerificationError):
     """The named thing does not exist in the caller's project."""
 
 
+class Gone(NotFound):
+    """The named thing existed and was removed for good."""
+
+
 class Forbidden(VerificationError):
     """The key is known but lacks the scope the call needs."""
 

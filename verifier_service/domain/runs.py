@@ -45,11 +45,14 @@ class RunSpec(Request):
 
 
 class RunState(OpenEnum):
-    """``closing`` runs drain: nothing new is accepted or requested."""
+    """``closing`` runs drain: nothing new is accepted or requested. Of ``purging`` and ``purged`` ones
+    nothing can be read any more but their spec and what they spent; their ids stay taken."""
 
     OPEN = "open"
     CLOSING = "closing"
     CLOSED = "closed"
+    PURGING = "purging"
+    PURGED = "purged"
     OTHER = "other"
 
 
@@ -94,6 +97,7 @@ class Run(Record):
     seed: int = 0
     created_at: datetime
     closed_at: datetime | None = None
+    purged_at: datetime | None = None
 
 
 def require_open(run: Run) -> None:

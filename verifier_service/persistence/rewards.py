@@ -11,9 +11,9 @@ from verifier_service.domain.states import RewardStatus
 from verifier_service.persistence import tables
 from verifier_service.persistence.bulk import insert_all
 from verifier_service.persistence.database import Database
-from verifier_service.persistence.runs import no_run, run_key
+from verifier_service.persistence.runs import no_run, purged_run, run_key
 
-_rewards, _feeds = tables.rewards, tables.feeds
+_rewards, _feeds, _runs = tables.rewards, tables.feeds, tables.runs
 
 
 class SqlRewards:
@@ -47,6 +47,8 @@ class SqlRewards:
             for one in stored
         ]
         insert_all(self._db, _rewards, rows)
+        for one in stored:
+            self._db.count("records", one.tier, one.status.value)
         return stored
 
     def feed(
@@ -61,9 +63,12 @@ class SqlRewards:
         return [RewardRecord.model_validate_json(row.body) for row in rows]
 
     def head(self, project: str, run: str) -> int:
-        row = self._db.first(select(_feeds.c.seq).where(_feeds.c.run == run_key(project, run)))
+        found = select(_feeds.c.seq, _runs.c.purging_at).join(_runs, _runs.c.pk == _feeds.c.run)
+        row = self._db.first(found.where(_runs.c.project == project, _runs.c.id == run))
         if row is None:
             raise no_run(run)
+        if row.purging_at is not None:
+            raise purged_run(run)
         return int(row.seq)
 
     def latest(self, project: str, run: str, ids: Collection[str]) -> dict[str, RewardRecord]:

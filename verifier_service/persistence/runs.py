@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import ColumnElement, ScalarSelect, case, exists, func, insert, select, update
+from sqlalchemy import ColumnElement, Row, ScalarSelect, case, exists, func, insert, select, update
 
-from verifier_service.domain.errors import Conflict, NotFound
-from verifier_service.domain.evidence import TIERS, Tier
+from verifier_service.domain.errors import Conflict, Gone, NotFound
+from verifier_service.domain.evidence import TIERS, WORKED_TIERS, Tier
 from verifier_service.domain.ports.runs import RunMark
 from verifier_service.domain.runs import Run, RunReport, RunSpec, RunState, TierCount
 from verifier_service.domain.states import RewardStatus
@@ -29,6 +29,18 @@ def run_key(project: str, run: str) -> ScalarSelect[int]:
 def no_run(run: str) -> NotFound:
     """The error for an unknown run."""
     return NotFound("run_not_found", f"no run {run!r}")
+
+
+def purged_run(run: str) -> Gone:
+    """The error for a run that is emptied, or has been."""
+    return Gone("run_purged", f"run {run!r} was purged: its records are gone, and its id stays taken")
+
+
+def state_of(row: Row[Any]) -> RunState:
+    """The state of a run's row."""
+    if row.purging_at is None:
+        return RunState(row.state)
+    return RunState.PURGING if row.purged_at is None else RunState.PURGED
 
 
 class SqlRuns:
@@ -56,7 +68,11 @@ class SqlRuns:
             names.setdefault(project, []).append(run)
         found: dict[tuple[str, str], RunMark] = {}
         for project, ids in names.items():
-            mine = (_runs.c.project == project, self._db.among(_runs.c.id, ids))
+            mine = (
+                _runs.c.project == project,
+                self._db.among(_runs.c.id, ids),
+                _runs.c.purging_at.is_(None),
+            )
             rows = select(_runs.c.id, _runs.c.state, tables.feeds.c.seq).join(tables.feeds).where(*mine)
             for row in self._db.all(rows):
                 found[project, row.id] = RunMark(RunState(row.state), int(row.seq))
@@ -64,7 +80,8 @@ class SqlRuns:
 
     def put(self, project: str, run: str, spec: RunSpec, seed: int) -> Run:
         if not self._create(project, run, spec, seed):
-            self.lock(project, run)
+            if self.lock(project, run).state in (RunState.PURGING, RunState.PURGED):
+                raise purged_run(run)
             self._db.run(
                 update(_runs)
                 .where(_runs.c.project == project, _runs.c.id == run)
@@ -123,6 +140,17 @@ class SqlRuns:
         found = select(_runs.c.project, _runs.c.id).where(_runs.c.state == state.value)
         return tuple((row.project, row.id) for row in self._db.all(found.order_by(_runs.c.pk)))
 
+    def queued(self) -> dict[tuple[str, str], int]:
+        checks = tables.checks
+        waiting = (
+            select(checks.c.payer, func.count().label("n"))
+            .where(sql(tables.QUEUED), checks.c.tier.in_([tier.value for tier in WORKED_TIERS]))
+            .group_by(checks.c.payer)
+            .subquery()
+        )
+        rows = select(_runs.c.project, _runs.c.id, waiting.c.n).join(waiting, waiting.c.payer == _runs.c.pk)
+        return {(row.project, row.id): int(row.n) for row in self._db.all(rows)}
+
     def report(self, project: str, run: str) -> RunReport:
         found = self.get(project, run)
         row = self._db.first(select(run_key(project, run).label("pk")))
@@ -146,13 +174,14 @@ class SqlRuns:
             project=row.project,
             id=row.id,
             spec=RunSpec.model_validate_json(row.spec),
-            state=RunState(row.state),
+            state=state_of(row),
             ladder_versions={pin.ladder: pin.version for pin in pins},
             accounts=accounts_of(self._db, row.pk),
             feed=row.feed,
             seed=row.seed,
             created_at=moment(row.created_at),
             closed_at=None if row.closed_at is None else moment(row.closed_at),
+            purged_at=None if row.purged_at is None else moment(row.purged_at),
         )
 
     def _create(self, project: str, run: str, spec: RunSpec, seed: int) -> bool:

@@ -94,9 +94,14 @@ runs = Table(
     Column("seed", BigInteger, nullable=False),
     Column("created_at", Double, nullable=False),
     Column("closed_at", Double),
+    # Of closed runs: since when they are emptied, and when nothing but this row was left.
+    Column("purging_at", Double),
+    Column("purged_at", Double),
     Index("uq_runs_project_id", "project", "id", unique=True),
     CheckConstraint("state IN ('open', 'closing', 'closed')", name="state"),
 )
+PURGING = "purging_at IS NOT NULL AND purged_at IS NULL"
+_where("ix_runs_purging", ["pk"], runs, PURGING)
 
 # The feed's counter has its own row so that handing out a seq never waits for the policy's run lock.
 feeds = Table(
@@ -265,6 +270,8 @@ STANDING = "state <> 'withdrawn'"
 _where("uq_demands_standing", ["trajectory", "path"], demands, STANDING, unique=True)
 REQUESTED = "state = 'requested'"
 _where("ix_demands_requested", ["check_pk"], demands, REQUESTED)
+# Whether a check is cited at all: what a purge asks of every check, and the foreign key of every deletion.
+_where("ix_demands_check", ["check_pk"], demands, "check_pk IS NOT NULL")
 HELD = "state = 'held'"
 _where("ix_demands_held", ["run", "rank"], demands, HELD)
 
@@ -304,6 +311,7 @@ reviews = Table(
     CheckConstraint("approvals >= 1", name="approvals"),
     CheckConstraint("state <> 'decided' OR effective_at IS NOT NULL", name="effective"),
 )
+_where("ix_reviews_check", ["check_pk"], reviews, "check_pk IS NOT NULL")
 PENDING = "state IN ('decided', 'open')"
 _where("uq_reviews_check_pending", ["check_pk"], reviews, PENDING, unique=True)
 OPEN = "state = 'open'"

@@ -27,7 +27,8 @@ class Rewards(Protocol):
         ...
 
     def head(self, project: str, run: str) -> int:
-        """The highest committed seq, 0 for none. Raises ``NotFound`` for an unknown run."""
+        """The highest committed seq, 0 for none. Raises ``NotFound`` for an unknown run, ``Gone`` for one
+        that is purged."""
         ...
 
     def latest(self, project: str, run: str, ids: Collection[str]) -> dict[str, RewardRecord]:

@@ -1,0 +1,36 @@
+"""Runs that are emptied, and the index that tells whether a check is cited
+
+Revision 0004.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision: str = "0004"
+down_revision: str | None = "0003"
+branch_labels: str | None = None
+depends_on: str | None = None
+
+INDEXES = (
+    ("ix_runs_purging", "runs", "pk", "purging_at IS NOT NULL AND purged_at IS NULL"),
+    ("ix_demands_check", "demands", "check_pk", "check_pk IS NOT NULL"),
+    ("ix_reviews_check", "reviews", "check_pk", "check_pk IS NOT NULL"),
+)
+
+
+def upgrade() -> None:
+    # Neither rewrites the table, on either database.
+    op.add_column("runs", sa.Column("purging_at", sa.Double(), nullable=True))
+    op.add_column("runs", sa.Column("purged_at", sa.Double(), nullable=True))
+    for name, table, column, predicate in INDEXES:
+        where = sa.text(predicate)
+        op.create_index(name, table, [column], sqlite_where=where, postgresql_where=where)
+
+
+def downgrade() -> None:
+    for name, table, _, _ in reversed(INDEXES):
+        op.drop_index(name, table)
+    op.drop_column("runs", "purged_at")
+    op.drop_column("runs", "purging_at")
