@@ -1,0 +1,487 @@
+"""Endpoints and their outbox, on both databases."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.contract.samples import OTHER_RUN, PROJECT, RUN, again, alter, prepare, record, together
+from verifier_service.domain.errors import Conflict, NotFound
+from verifier_service.domain.runs import RunSpec
+from verifier_service.domain.states import RewardStatus
+from verifier_service.domain.webhooks import (
+    Claimed,
+    DeliveryState,
+    Health,
+    NewWebhook,
+    Outcome,
+    Parcel,
+    Replayed,
+    Webhook,
+)
+from verifier_service.persistence.store import SqlStore
+
+URL = "https://hooks.example.com/rewards"
+SECRET, OTHER_SECRET = "whsec_b25l", "whsec_dHdv"
+LEASE_S = 60.0
+PENDING, DELIVERED, FAILED = DeliveryState.PENDING, DeliveryState.DELIVERED, DeliveryState.FAILED
+
+
+def register(store: SqlStore, project: str = PROJECT, **wanted: Any) -> Webhook:
+    with store.begin() as tx:
+        return tx.webhooks.add(project, NewWebhook(url=URL, **wanted), SECRET, 8)
+
+
+def pk_of(store: SqlStore, webhook: Webhook, project: str = PROJECT) -> int:
+    with store.read() as tx:
+        return tx.webhooks.place(project, webhook.id).pk
+
+
+def append(store: SqlStore, *names: str, run: str = RUN, project: str = PROJECT, **changes: Any) -> None:
+    with store.begin() as tx:
+        tx.rewards.append(project, run, [record(name, run=run, **changes) for name in names])
+
+
+def claim(store: SqlStore, pk: int, limit: int = 100, lease_s: float = LEASE_S) -> Claimed:
+    with store.begin() as tx:
+        return tx.outbox.claim(pk, limit, lease_s)
+
+
+def parcels(store: SqlStore, pk: int, limit: int = 100, lease_s: float = LEASE_S) -> list[Parcel]:
+    return list(claim(store, pk, limit, lease_s).parcels)
+
+
+def settle(
+    store: SqlStore, pk: int, *sent: Parcel, state: DeliveryState = DELIVERED, health: Health | None = None,
+    **changes: Any,
+) -> None:  # fmt: skip
+    outcomes = [Outcome(parcel=one, state=state, attempts=one.attempts + 1, **changes) for one in sent]
+    with store.begin() as tx:
+        tx.outbox.settle(pk, outcomes, health)
+
+
+def listed(store: SqlStore, webhook: Webhook, **only: Any) -> list[tuple[str, int, str, int]]:
+    asked = {"run": None, "state": None, "before": None, "limit": 100} | only
+    with store.read() as tx:
+        found, _ = tx.webhooks.deliveries(PROJECT, webhook.id, **asked)
+    return [(one.run, one.seq, str(one.state), one.attempts) for one in found]
+
+
+def working(store: SqlStore, runs: set[str] | None = None) -> list[int]:
+    with store.read() as tx:
+        return tx.outbox.working(runs)
+
+
+def replay(store: SqlStore, webhook: Webhook, **changes: Any) -> Replayed:
+    asked = {"run": RUN, "after": 0, "failed_only": False, "limit": 100} | changes
+    with store.begin() as tx:
+        return tx.webhooks.replay(PROJECT, webhook.id, **asked)
+
+
+def events(sent: list[Parcel]) -> list[str]:
+    return [one.event for one in sent]
+
+
+def test_a_new_endpoint_begins_at_the_present(store: SqlStore) -> None:
+    prepare(store, RUN)
+    append(store, "old")
+    webhook = register(store)
+    pk = pk_of(store, webhook)
+    assert working(store) == []
+    assert parcels(store, pk) == []
+    append(store, "new", "newer")
+    prepare(store, OTHER_RUN)
+    append(store, "first", run=OTHER_RUN)
+    assert working(store) == [pk]
+    assert working(store, {RUN}) == working(store, {OTHER_RUN, "unknown"}) == [pk]
+    assert working(store, {"unknown"}) == []
+    assert len(parcels(store, pk)) == 3
+    assert sorted(listed(store, webhook)) == [
+        (RUN, 2, "pending", 0),
+        (RUN, 3, "pending", 0),
+        (OTHER_RUN, 1, "pending", 0),
+    ]
+    assert working(store) == []
+
+
+def test_an_endpoint_reads_back_without_its_secret(store: SqlStore) -> None:
+    prepare(store)
+    made = register(store, run=RUN, statuses=("final", "retracted"), description="for ann")
+    assert (made.run, made.statuses) == (RUN, (RewardStatus.FINAL, RewardStatus.RETRACTED))
+    with store.read() as tx:
+        assert tx.webhooks.of_project(PROJECT) == (made,)
+        assert tx.webhooks.get(PROJECT, made.id) == made
+        assert tx.webhooks.place(PROJECT, made.id).secrets == (SECRET,)
+    assert SECRET not in made.model_dump_json()
+
+
+def test_filters_pass_over_what_is_not_wanted(store: SqlStore) -> None:
+    prepare(store, RUN, OTHER_RUN)
+    webhook = register(store, run=RUN, statuses=("final",))
+    pk = pk_of(store, webhook)
+    append(store, "a", "b", "c")
+    append(store, "x", run=OTHER_RUN, status=RewardStatus.FINAL)
+    append(store, "d", status=RewardStatus.FINAL)
+    assert working(store) == [pk]
+    assert len(parcels(store, pk)) == 1
+    assert listed(store, webhook) == [(RUN, 4, "pending", 0)]
+    assert working(store) == []
+
+
+def test_an_endpoint_of_a_run_to_come_gets_all_of_it(store: SqlStore) -> None:
+    prepare(store, OTHER_RUN)
+    webhook = register(store, run=RUN)
+    prepare(store, RUN)
+    append(store, "a", "b")
+    append(store, "x", run=OTHER_RUN)
+    assert len(parcels(store, pk_of(store, webhook))) == 2
+
+
+def test_projects_do_not_see_each_other(store: SqlStore) -> None:
+    prepare(store)
+    with store.begin() as tx:
+        tx.projects.ensure("other")
+        tx.runs.ensure("other", RUN, RunSpec(), seed=1)
+    mine, theirs = register(store), register(store, "other")
+    append(store, "a")
+    assert working(store) == [pk_of(store, mine)]
+    assert parcels(store, pk_of(store, theirs, "other")) == []
+    with store.begin() as tx:
+        assert tx.webhooks.of_project("other") == (theirs,)
+        for call in (
+            lambda: tx.webhooks.get(PROJECT, theirs.id),
+            lambda: tx.webhooks.place(PROJECT, theirs.id),
+            lambda: tx.webhooks.enable(PROJECT, theirs.id),
+            lambda: tx.webhooks.disable(PROJECT, theirs.id, "x"),
+            lambda: tx.webhooks.redirect(PROJECT, theirs.id, URL),
+            lambda: tx.webhooks.rotate(PROJECT, theirs.id, OTHER_SECRET, 0),
+            lambda: tx.webhooks.remove(PROJECT, theirs.id),
+            lambda: tx.webhooks.deliveries(PROJECT, theirs.id, run=None, state=None, before=None, limit=1),
+            lambda: tx.webhooks.replay(PROJECT, theirs.id, run=RUN, after=0, failed_only=False, limit=1),
+        ):
+            with pytest.raises(NotFound):
+                call()
+
+
+def test_the_limit_holds_when_many_register_at_once(store: SqlStore) -> None:
+    prepare(store)
+
+    def add(_: int) -> bool:
+        def work() -> bool:
+            with store.begin() as tx:
+                tx.webhooks.add(PROJECT, NewWebhook(url=URL), SECRET, 3)
+            return True
+
+        try:
+            return again(work)
+        except Conflict:
+            return False
+
+    assert Counter(together(6, add)) == {True: 3, False: 3}
+
+
+def test_ids_are_the_same_for_a_record_and_differ_between_endpoints(store: SqlStore) -> None:
+    prepare(store)
+    one, two = register(store), register(store)
+    append(store, "a", "b")
+    first = parcels(store, pk_of(store, one), lease_s=-1.0)
+    assert events(parcels(store, pk_of(store, one))) == events(first)
+    assert not set(events(first)) & set(events(parcels(store, pk_of(store, two))))
+    settle(store, pk_of(store, one), *first)
+    assert replay(store, one).replayed == 2
+    assert events(parcels(store, pk_of(store, one))) == events(first)
+
+
+def test_a_claim_leases_and_a_lapsed_one_is_claimed_again(store: SqlStore) -> None:
+    prepare(store)
+    webhook = register(store)
+    pk = pk_of(store, webhook)
+    append(store, "a", "b", "c")
+    held = parcels(store, pk, limit=2)
+    assert len(held) == 2
+    assert working(store) == [pk]
+    assert len(parcels(store, pk)) == 1
+    assert (parcels(store, pk), working(store)) == ([], [])
+    alter(store, "UPDATE deliveries SET not_before = 1.0")
+    assert working(store) == [pk]
+    later = parcels(store, pk)
+    assert events(later)[:2] == events(held)
+    assert [one.fence for one in later[:2]] == [2, 2]
+    assert [one.attempts for one in later] == [0, 0, 0]
+
+
+def test_a_late_failure_changes_nothing_and_a_late_success_holds(store: SqlStore) -> None:
+    prepare(store)
+    webhook = register(store)
+    pk = pk_of(store, webhook)
+    append(store, "a", "b")
+    stale = parcels(store, pk, lease_s=-1.0)
+    fresh = parcels(store, pk)
+    settle(store, pk, stale[0], state=FAILED, error="late")
+    settle(store, pk, stale[0], state=PENDING, not_before=1.0, error="late")
+    assert [row[2:] for row in listed(store, webhook)] == [("pending", 0)] * 2
+    settle(store, pk, stale[0], status=200)
+    settle(store, pk, fresh[0], state=PENDING, not_before=1.0, error="later still")
+    settle(store, pk, fresh[1], state=FAILED, status=500, error="http_status: 500")
+    assert [row[2:] for row in listed(store, webhook)] == [("failed", 1), ("delivered", 1)]
+    settle(store, pk, stale[1], status=200)
+    assert [row[2:] for row in listed(store, webhook)] == [("delivered", 1)] * 2
+
+
+def test_outcomes_are_written_as_they_are(store: SqlStore) -> None:
+    prepare(store)
+    webhook = register(store)
+    pk = pk_of(store, webhook)
+    append(store, "a", "b")
+    one, two = parcels(store, pk)
+    settle(store, pk, one, state=PENDING, not_before=4e9, status=503, error="http_status: 503")
+    back = Outcome(parcel=two, state=PENDING, attempts=0, not_before=1.0, tried=False)
+    with store.begin() as tx:
+        tx.outbox.settle(pk, [back], None)
+    with store.read() as tx:
+        found, _ = tx.webhooks.deliveries(PROJECT, webhook.id, run=RUN, state=PENDING, before=None, limit=9)
+    newest, oldest = found
+    assert (oldest.attempts, oldest.status, oldest.error) == (1, 503, "http_status: 503")
+    assert oldest.next_at is not None
+    assert oldest.next_at.timestamp() == 4e9
+    assert (newest.attempts, newest.status, newest.error, newest.ended_at) == (0, None, None, None)
+    assert events(parcels(store, pk)) == [two.event]
+
+
+def test_what_is_due_first_goes_first(store: SqlStore) -> None:
+    prepare(store)
+    pk = pk_of(store, register(store))
+    append(store, "a")
+    [tried] = parcels(store, pk)
+    settle(store, pk, tried, state=PENDING, not_before=1.0)
+    append(store, "b")
+    assert [one.attempts for one in parcels(store, pk, limit=1)] == [1]
+
+
+def test_a_failing_endpoint_is_tried_with_one_and_a_paused_one_with_none(store: SqlStore) -> None:
+    prepare(store)
+    webhook = register(store)
+    pk = pk_of(store, webhook)
+    append(store, "a", "b", "c")
+    settle(store, pk, health=Health(streak=2, failing_since=5.0, paused_until=None))
+    assert len(parcels(store, pk)) == 1
+    settle(store, pk, health=Health(streak=3, failing_since=5.0, paused_until=4e9))
+    assert working(store) == []
+    assert claim(store, pk) == Claimed(place=None)
+    with store.read() as tx:
+        found = tx.webhooks.get(PROJECT, webhook.id)
+    assert (found.streak, found.enabled) == (3, True)
+    assert found.failing_since is not None
+    assert found.failing_since.timestamp() == 5.0
+    settle(store, pk, health=Health(streak=0, failing_since=None, paused_until=None))
+    assert len(parcels(store, pk)) == 2
+
+
+def test_a_disabled_endpoint_stands_still_and_then_goes_on(store: SqlStore) -> None:
+    prepare(store)
+    webhook = register(store)
+    pk = pk_of(store, webhook)
+    append(store, "a")
+    [pending] = parcels(store, pk)
+    gone = Health(streak=1, failing_since=1.0, paused_until=4e9, disabled_reason="gone")
+    settle(store, pk, pending, state=PENDING, not_before=4e9, health=gone)
+    append(store, "b")
+    assert (working(store), claim(store, pk).place) == ([], None)
+    with store.begin() as tx:
+        assert tx.webhooks.disable(PROJECT, webhook.id, "operator").disabled_reason == "gone"
+        enabled = tx.webhooks.enable(PROJECT, webhook.id)
+    assert (enabled.enabled, enabled.streak, enabled.failing_since) == (True, 0, None)
+    assert enabled.paused_until is None
+    assert len(parcels(store, pk)) == 2
+    with store.begin() as tx:
+        assert tx.webhooks.disable(PROJECT, webhook.id, "operator").disabled_reason == "operator"
+    settle(store, pk, health=gone)
+    with store.read() as tx:
+        assert tx.webhooks.get(PROJECT, webhook.id).disabled_reason == "operator"
+
+
+def test_a_rotated_secret_overlaps_with_the_old_one_for_a_while(store: SqlStore) -> None:
+    prepare(store)
+    webhook = register(store)
+    with store.begin() as tx:
+        tx.webhooks.rotate(PROJECT, webhook.id, OTHER_SECRET, 60.0)
+        assert tx.webhooks.place(PROJECT, webhook.id).secrets == (OTHER_SECRET, SECRET)
+    alter(store, "UPDATE webhooks SET old_secret_until = 1.0")
+    with store.begin() as tx:
+        assert tx.webhooks.place(PROJECT, webhook.id).secrets == (OTHER_SECRET,)
+        tx.webhooks.rotate(PROJECT, webhook.id, SECRET, 0.0)
+        assert tx.webhooks.place(PROJECT, webhook.id).secrets == (SECRET,)
+
+
+def test_a_removed_endpoint_is_gone_and_its_rows_go_by_and_by(store: SqlStore) -> None:
+    prepare(store)
+    kept, webhook = register(store), register(store)
+    pk = pk_of(store, webhook)
+    append(store, "a", "b", "c")
+    held = parcels(store, pk)
+    parcels(store, pk_of(store, kept))
+    with store.begin() as tx:
+        tx.webhooks.remove(PROJECT, webhook.id)
+        assert [one.id for one in tx.webhooks.of_project(PROJECT)] == [kept.id]
+    append(store, "d")
+    assert working(store) == [pk_of(store, kept)]
+    assert claim(store, pk).place is None
+    settle(store, pk, *held)
+    pruned = []
+    for _ in range(4):
+        with store.begin() as tx:
+            pruned.append(tx.outbox.prune(1e9, 1e9, 2))
+    assert pruned == [2, 1, 0, 0]
+    with store.begin() as tx:
+        rows = tx._database.connection.exec_driver_sql("SELECT count(*) FROM webhooks").scalar_one()
+        cursors = tx._database.connection.exec_driver_sql(
+            "SELECT count(DISTINCT webhook) FROM webhook_cursors"
+        ).scalar_one()
+    assert (rows, cursors, len(listed(store, kept))) == (1, 1, 3)
+
+
+def test_pruning_keeps_what_is_young_failed_ones_longer_and_what_is_pending(store: SqlStore) -> None:
+    prepare(store)
+    webhook = register(store)
+    pk = pk_of(store, webhook)
+    append(store, "a", "b", "c", "d")
+    delivered, failed, young, _ = parcels(store, pk)
+    settle(store, pk, delivered, young)
+    settle(store, pk, failed, state=FAILED)
+    alter(
+        store,
+        "UPDATE deliveries SET ended_at = ended_at - 100, created_at = 1"
+        " WHERE state <> 'pending' AND pk <> :pk",
+        pk=young.pk,
+    )
+    with store.begin() as tx:
+        assert tx.outbox.prune(50.0, 500.0, 10) == 1
+    assert [row[1:3] for row in listed(store, webhook)] == [
+        (4, "pending"), (3, "delivered"), (2, "failed"),
+    ]  # fmt: skip
+    with store.begin() as tx:
+        assert tx.outbox.prune(50.0, 99.0, 10) == 1
+    assert working(store) == []
+    assert replay(store, webhook).replayed == 4
+    assert len(parcels(store, pk)) == 3
+
+
+def test_replay_in_pages_of_what_the_endpoint_takes(store: SqlStore) -> None:
+    prepare(store)
+    append(store, "before", status=RewardStatus.FINAL)
+    webhook = register(store, statuses=("final",))
+    pk = pk_of(store, webhook)
+    append(store, "a", "b", status=RewardStatus.FINAL)
+    append(store, "no")
+    append(store, "c", status=RewardStatus.FINAL)
+    sent = parcels(store, pk)
+    settle(store, pk, *sent[:2])
+    settle(store, pk, sent[2], state=FAILED)
+    append(store, "beyond", status=RewardStatus.FINAL)
+    assert replay(store, webhook, failed_only=True) == Replayed(replayed=1, cursor=5)
+    assert events(parcels(store, pk, limit=1)) == [sent[2].event]
+    assert replay(store, webhook, failed_only=True) == Replayed(replayed=0, cursor=0)
+    assert replay(store, webhook, limit=2) == Replayed(replayed=2, cursor=2, complete=False)
+    assert replay(store, webhook, after=2, limit=9) == Replayed(replayed=2, cursor=5)
+    again_sent = parcels(store, pk)
+    assert {*events(sent[:2])} < {*events(again_sent)}
+    assert [row[1] for row in listed(store, webhook)].count(1) == 1
+    with pytest.raises(NotFound):
+        replay(store, webhook, run="unknown")
+
+
+def test_a_replay_leaves_alone_what_is_under_way(store: SqlStore) -> None:
+    prepare(store)
+    webhook = register(store)
+    pk = pk_of(store, webhook)
+    append(store, "a")
+    [flying] = parcels(store, pk)
+    assert replay(store, webhook).replayed == 1
+    assert parcels(store, pk) == []
+    settle(store, pk, flying)
+    assert [row[2] for row in listed(store, webhook)] == ["delivered"]
+
+
+def test_deliveries_are_listed_in_pages(store: SqlStore) -> None:
+    prepare(store, RUN, OTHER_RUN)
+    webhook = register(store)
+    pk = pk_of(store, webhook)
+    append(store, "a", "b")
+    parcels(store, pk)
+    append(store, "c", run=OTHER_RUN)
+    settle(store, pk, *parcels(store, pk))
+    with store.read() as tx:
+        first, cursor = tx.webhooks.deliveries(
+            PROJECT, webhook.id, run=None, state=None, before=None, limit=2
+        )
+        rest, end = tx.webhooks.deliveries(
+            PROJECT, webhook.id, run=None, state=None, before=cursor, limit=2
+        )
+    assert [(one.run, one.seq) for one in (*first, *rest)] == [(OTHER_RUN, 1), (RUN, 2), (RUN, 1)]
+    assert end is None
+    assert listed(store, webhook, state=DELIVERED) == [(OTHER_RUN, 1, "delivered", 1)]
+    assert len(listed(store, webhook, run=RUN)) == 2
+
+
+def test_a_record_that_is_no_more_has_no_body(store: SqlStore) -> None:
+    prepare(store)
+    pk = pk_of(store, register(store))
+    append(store, "a")
+    parcels(store, pk, lease_s=-1.0)
+    alter(store, "DELETE FROM rewards")
+    assert [one.body for one in parcels(store, pk)] == [None]
+
+
+def test_the_rows_of_a_removed_run_go_with_it(store: SqlStore) -> None:
+    prepare(store)
+    webhook = register(store)
+    append(store, "a")
+    parcels(store, pk_of(store, webhook))
+    for table in ("rewards", "feeds", "pins", "accounts"):
+        alter(store, f"DELETE FROM {table}")
+    alter(store, "DELETE FROM runs")
+    assert listed(store, webhook) == []
+
+
+def test_two_senders_while_records_are_written_lose_none_and_claim_none_twice(store: SqlStore) -> None:
+    """Writers commit to three runs while senders claim and settle: one row and one id per record."""
+    runs = ("r1", "r2", "r3")
+    prepare(store, *runs)
+    webhook = register(store)
+    pk = pk_of(store, webhook)
+    writing = threading.Event()
+    seen: list[str] = []
+
+    def write(index: int) -> None:
+        for batch in range(8):
+            names = [f"{index}-{batch}-{n}" for n in range(5)]
+            again(lambda names=names: append(store, *names, run=runs[index]))  # type: ignore[misc]
+
+    def send() -> list[str]:
+        mine: list[str] = []
+        while True:
+            over = writing.is_set()
+            found = again(lambda: parcels(store, pk, limit=7))
+            again(lambda found=found: settle(store, pk, *found))  # type: ignore[misc]
+            mine += events(found)
+            if over and not found:
+                return mine
+
+    def act(index: int) -> list[str]:
+        if index >= len(runs):
+            return send()
+        write(index)
+        done.append(index)
+        if len(done) == len(runs):
+            writing.set()
+        return []
+
+    done: list[int] = []
+    for mine in together(len(runs) + 2, act):
+        seen += mine
+    assert len(seen) == len(set(seen)) == 120
+    assert {row[2] for row in listed(store, webhook, limit=500)} == {"delivered"}
+    assert len(listed(store, webhook, limit=500)) == 120
