@@ -33,6 +33,7 @@ from verifier_service.domain.trajectories import TrajectorySubmission, Turn
 from verifier_service.domain.webhook_rules import Patience
 from verifier_service.domain.webhook_targets import Guard
 from verifier_service.domain.workers import Counts, Kind
+from verifier_service.meter import Meter
 from verifier_service.persistence import migrate
 from verifier_service.persistence.engine import create_store
 from verifier_service.services import (
@@ -81,6 +82,7 @@ class Service:
     policy: Policy
     beliefs: Beliefs
     tariff: Tariff
+    meter: Meter
     harness: Callable[[], Harness]
     quick_harness: Callable[[], Harness]
     courier: Courier
@@ -337,9 +339,11 @@ def build(settings: Settings, dispatcher: Dispatcher | None = None) -> Service:
     settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     migrate.upgrade(url)
     catalog = VerifierCatalog(Sources(settings.plugins))
+    meter = Meter()
     service = Service(
         settings=settings,
-        store=create_store(url),
+        store=create_store(url, meter.add),
+        meter=meter,
         catalog=catalog,
         dispatcher=dispatcher if dispatcher is not None else _dispatcher(settings),
         policy=ThresholdPolicy(),

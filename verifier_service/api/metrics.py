@@ -1,4 +1,9 @@
-"""What a monitoring system scrapes: the Prometheus text format, from the database at each scrape."""
+"""What a monitoring system scrapes: the Prometheus text format.
+
+Counters and depths come from the database, so that every process behind a balancer says the same; what only
+a process knows, how long its clients waited, is its own. Names and units follow
+https://prometheus.io/docs/practices/naming/.
+"""
 
 from __future__ import annotations
 
@@ -12,32 +17,47 @@ from prometheus_client.registry import Collector
 
 from verifier_service.api.auth import Operator
 from verifier_service.api.context import Context, InContext
-from verifier_service.domain.evidence import TIERS
+from verifier_service.domain.evidence import TIERS, WORKED_TIERS
+from verifier_service.domain.ports.meters import Series
+from verifier_service.domain.ports.store import Transaction
+from verifier_service.domain.runs import Account
 from verifier_service.domain.states import LIVE_CHECKS
+from verifier_service.domain.webhooks import DeliveryState
+from verifier_service.domain.workers import Worker
 
 router = APIRouter(tags=["health"])
 
+COUNTERS = {
+    "claims": ("verifier_claims", "Checks leased by workers", None),
+    "attempts": (
+        "verifier_attempts",
+        "Attempts by how they ended: requeued ones are retried, failed ones are given up",
+        "end",
+    ),
+    "foreseen": ("verifier_foreseen_checks", "Checks judged before they were stored", "end"),
+    "records": (
+        "verifier_reward_records",
+        "Reward records issued, by status and the tier they rest on",
+        "status",
+    ),
+    "decisions": ("verifier_decisions", "What the policy decided, by action and tier", "action"),
+}
+
 
 class ServiceCollector(Collector):
-    """Queue depths from the database, so that every process behind a balancer says the same."""
+    """Everything that the database knows, in one snapshot."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
 
     def collect(self) -> Iterator[Metric]:
-        """One sample per tier and live state, zeros included, so that an alert sees an empty queue."""
+        """Zeros included, so that an alert sees an empty queue."""
         with self._context.service.store.read() as tx:
-            live, stale = tx.checks.live(), tx.checks.stale_completions()
-        checks = GaugeMetricFamily(
-            "verifier_checks", "Checks that have not ended", labels=["tier", "state"]
-        )
-        for tier in TIERS:
-            for state in sorted(LIVE_CHECKS):
-                checks.add_metric([tier, state], live.get((tier, state), 0))
-        yield checks
-        yield CounterMetricFamily(
-            "verifier_stale_completions", "Results discarded because their lease was lost", value=stale
-        )
+            yield from _queues(tx)
+            yield from _counters(tx.meters.totals(), tx.checks.stale_completions())
+            yield from _money(tx.ledger.totals())
+            yield from _workers(tx.workers.listed(current=False))
+            yield from _deliveries(tx.outbox.depths())
         yield GaugeMetricFamily(
             "verifier_open_waits",
             "Requests of this process that wait for something",
@@ -45,9 +65,65 @@ class ServiceCollector(Collector):
         )
 
 
+def _queues(tx: Transaction) -> Iterator[Metric]:
+    checks = GaugeMetricFamily("verifier_checks", "Checks that have not ended", labels=["tier", "state"])
+    ages = GaugeMetricFamily(
+        "verifier_queue_oldest_seconds", "Age of the check that is queued for longest", labels=["tier"]
+    )
+    depths, oldest = tx.checks.live(), tx.checks.oldest_queued()
+    for tier in TIERS:
+        for state in sorted(LIVE_CHECKS):
+            checks.add_metric([tier, state], depths.get((tier, state), 0))
+        ages.add_metric([tier], oldest.get(tier, 0.0))
+    yield checks
+    yield ages
+
+
+def _counters(totals: dict[Series, float], stale: int) -> Iterator[Metric]:
+    for name, (metric, words, kind) in COUNTERS.items():
+        labels = ["tier", kind] if kind is not None else ["tier"]
+        family = CounterMetricFamily(metric, words, labels=labels)
+        for series, value in sorted(totals.items(), key=str):
+            if series.name == name:
+                tier = "" if series.tier is None else series.tier.value
+                family.add_metric([tier, series.kind] if kind is not None else [tier], value)
+        yield family
+    yield CounterMetricFamily(
+        "verifier_stale_completions", "Results discarded because their lease was lost", value=stale
+    )
+
+
+def _money(accounts: tuple[Account, ...]) -> Iterator[Metric]:
+    spent = CounterMetricFamily("verifier_spent_credits", "Credits charged to runs", labels=["account"])
+    reserved = GaugeMetricFamily(
+        "verifier_reserved_credits", "Credits set aside for running checks", labels=["account"]
+    )
+    for account in accounts:
+        spent.add_metric([account.kind], account.spent)
+        reserved.add_metric([account.kind], account.reserved)
+    yield spent
+    yield reserved
+
+
+def _workers(workers: list[Worker]) -> Iterator[Metric]:
+    alive = GaugeMetricFamily("verifier_workers", "Workers whose heartbeat is recent", labels=["tier"])
+    for tier in WORKED_TIERS:
+        alive.add_metric([tier], sum(one.alive and one.card.tier is tier for one in workers))
+    yield alive
+
+
+def _deliveries(depths: dict[DeliveryState, int]) -> Iterator[Metric]:
+    family = GaugeMetricFamily(
+        "verifier_webhook_deliveries", "Webhook deliveries kept, by state", labels=["state"]
+    )
+    for state in (DeliveryState.PENDING, DeliveryState.DELIVERED, DeliveryState.FAILED):
+        family.add_metric([state], depths.get(state, 0))
+    yield family
+
+
 @router.get("/metrics", response_class=Response, responses={200: {"content": {CONTENT_TYPE_LATEST: {}}}})
 def metrics(caller: Operator, context: InContext) -> Response:  # noqa: ARG001 - the scope is the point
-    """Queue depths and counters. Scope `operate`."""
+    """Queue depths, counters and waits. Scope `operate`."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(ServiceCollector(context))
     return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)

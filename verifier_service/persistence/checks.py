@@ -179,12 +179,14 @@ class SqlChecks(Leases, Endings, Withdrawals, Histories):
             ]
             equal = _UNTOUCHED
         movements = Movements()
+        tiers = {one.key: one.tier for one, _ in new}
         for row in insert_new(self._db, _checks, rows, "key", "pk", created_at=NOW, **equal):
             end = ended.get(row.key)
             state = CheckState.QUEUED if end is None else end.state
             refs[row.key] = CheckRef(pk=row.pk, key=row.key, state=state, created=True)
             if end is not None:
                 movements.add(payer, "compute", spent=end.credits)
+                self._db.count("foreseen", tiers[row.key], end.state.value)
         movements.apply(self._db)
 
     def _ends_of(self, payer: int, new: Sequence[tuple[NewCheck, _Known]]) -> dict[str, Completion]:

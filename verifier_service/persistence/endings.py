@@ -12,7 +12,7 @@ from sqlalchemy import Row, Select, func, select, update
 
 from verifier_service.domain.checks import Completion
 from verifier_service.domain.errors import IllegalTransition
-from verifier_service.domain.evidence import Cost, Evidence, Failure
+from verifier_service.domain.evidence import Cost, Evidence, Failure, Tier
 from verifier_service.domain.history import AttemptEnd, Ran
 from verifier_service.domain.states import LIVE_CHECKS, CheckState, require_move
 from verifier_service.persistence import attempts, tables
@@ -35,6 +35,7 @@ INTERRUPTED = Failure(
 ATTEMPT = select(
     _checks.c.pk,
     _checks.c.state,
+    _checks.c.tier,
     _checks.c.lease_owner,
     _checks.c.fence,
     _checks.c.attempt,
@@ -87,6 +88,7 @@ class Ends:
         if end is not None and attempt.state != CheckState.QUEUED:
             code = None if failure is None else failure.code
             cpu_s = None if cost is None else cost.cpu_s
+            self._db.count("attempts", Tier(attempt.tier), end.value)
             self._history.append(attempts.row(attempt, end, ran, code=code, cpu_s=cpu_s, credits=charged))
         self._rows.append(
             {

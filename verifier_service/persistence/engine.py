@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 
+from verifier_service.domain.ports.meters import Series
 from verifier_service.persistence.store import SqlStore
 
 BUSY_TIMEOUT_S = 30.0
@@ -68,6 +70,8 @@ def _sqlite(url: URL, begin: str, *, read_only: bool) -> Engine:
 
     def prepare(connection: Any, _record: Any) -> None:
         cursor = connection.cursor()
+        # Of a new file: what a purge frees can be returned to the file system without a copy of the file.
+        cursor.execute("PRAGMA auto_vacuum = INCREMENTAL")
         _into_wal(cursor)
         cursor.execute("PRAGMA synchronous = FULL")
         cursor.execute("PRAGMA foreign_keys = ON")
@@ -100,6 +104,7 @@ def _into_wal(cursor: Any) -> None:
             return
 
 
-def create_store(url: str) -> SqlStore:
-    """Open the migrated database at ``url``: ``sqlite:///FILE``, ``postgresql://…`` or ``postgres://…``."""
-    return SqlStore(*open_engines(url))
+def create_store(url: str, counted: Callable[[Mapping[Series, int]], object] = lambda _: None) -> SqlStore:
+    """Open the migrated database at ``url``: ``sqlite:///FILE``, ``postgresql://…`` or ``postgres://…``.
+    ``counted`` is told what each committed transaction has counted."""
+    return SqlStore(*open_engines(url), counted)

@@ -57,6 +57,7 @@ class Leases:
                 fence=_checks.c.fence + 1,
             )
         )
+        self._db.count("claims", tier, amount=len(rows))
         params = {text: json.loads(text) for text in {row.params for row in rows}}
         return [_claim(row, tier, params[row.params]) for row in rows]
 
@@ -120,6 +121,13 @@ class Leases:
             if self._db.first(select(_checks.c.pk).where(*_claimable(tier)).limit(1)) is not None
         ]
         return frozenset(waiting)
+
+    def oldest_queued(self) -> dict[Tier, float]:
+        """Seconds since the oldest of each tier's queued checks was made, or came back to the queue."""
+        since = func.min(func.coalesce(_checks.c.queued_at, _checks.c.created_at))
+        age = (clock() - since).label("age")
+        found = select(_checks.c.tier, age).where(sql(tables.QUEUED)).group_by(_checks.c.tier)
+        return {Tier(row.tier): max(0.0, row.age) for row in self._db.all(found)}
 
     def live(self) -> dict[tuple[Tier, CheckState], int]:
         counted = select(_checks.c.tier, _checks.c.state, func.count().label("n")).where(sql(tables.LIVE))

@@ -96,6 +96,14 @@ class SqlLedger:
             raise NotFound("run_not_found", f"no run {run!r}")
         return accounts_of(self._db, row.pk)
 
+    def totals(self) -> tuple[Account, ...]:
+        sums = [func.sum(_accounts.c[name]).label(name) for name in ("reserved", "spent")]
+        found = select(_accounts.c.kind, *sums).group_by(_accounts.c.kind).order_by(_accounts.c.kind)
+        return tuple(
+            Account(kind=row.kind, limit=None, reserved=row.reserved, spent=row.spent)
+            for row in self._db.all(found)
+        )
+
     def reserve(self, wanted: Sequence[Reservation]) -> dict[int, float]:
         """A check that is not running, or whose payer changed since its claim, gets nothing."""
         payers = self._payers(wanted)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import psycopg
@@ -11,12 +11,17 @@ from sqlalchemy import Engine, func, select
 from sqlalchemy.exc import DBAPIError, TimeoutError
 
 from verifier_service.domain.errors import Contended, Unavailable
+from verifier_service.domain.evidence import Tier
+from verifier_service.domain.ports.meters import Series
 from verifier_service.domain.ports.store import Lead
+from verifier_service.persistence.archive import SqlArchives
 from verifier_service.persistence.checks import SqlChecks
 from verifier_service.persistence.database import Database
 from verifier_service.persistence.demands import SqlDemands
 from verifier_service.persistence.leads import AdvisoryLead, AloneLead
 from verifier_service.persistence.ledger import SqlLedger
+from verifier_service.persistence.meters import SqlMeters
+from verifier_service.persistence.purge import SqlRetention
 from verifier_service.persistence.reviews import SqlReviews
 from verifier_service.persistence.rewards import SqlRewards
 from verifier_service.persistence.runs import SqlRuns
@@ -46,19 +51,32 @@ class SqlTransaction:
         self.demands = SqlDemands(database)
         self.rewards = SqlRewards(database)
         self.reviews = SqlReviews(database)
+        self.archives = SqlArchives(database)
+        self.retention = SqlRetention(database)
         self.webhooks = SqlWebhooks(database)
         self.outbox = SqlOutbox(database)
         self.workers = SqlWorkers(database)
+        self.meters = SqlMeters(database)
 
     def now(self) -> float:
         """Database time."""
         return self._database.now()
 
+    def count(self, name: str, tier: Tier | None = None, kind: str = "", amount: int = 1) -> None:
+        """Count something that happened in this transaction."""
+        self._database.count(name, tier, kind, amount)
+
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         """A nested scope that rolls back alone."""
-        with self._database.connection.begin_nested():
-            yield
+        before = self._database.counts.copy()
+        try:
+            with self._database.connection.begin_nested():
+                yield
+        except BaseException:
+            self._database.counts.clear()
+            self._database.counts.update(before)
+            raise
 
     def try_lock(self, name: str) -> bool:
         """An advisory lock on Postgres; on SQLite the writer already is alone."""
@@ -73,11 +91,17 @@ class SqlStore:
 
     A transaction that lost a deadlock or found the database busy raises ``Contended``: nothing of it
     happened, and its caller may run the whole of it again. Where the database does not answer it raises
-    ``Unavailable``.
+    ``Unavailable``. ``counted`` is told what a transaction counted, once it is committed.
     """
 
-    def __init__(self, writer: Engine, reader: Engine) -> None:
+    def __init__(
+        self,
+        writer: Engine,
+        reader: Engine,
+        counted: Callable[[Mapping[Series, int]], object] = lambda _: None,
+    ) -> None:
         self._writer, self._reader = writer, reader
+        self._counted = counted
         self._postgres = self._writer.dialect.name == "postgresql"
         self._cache = LadderCache()
         # Writers of this process queue here instead of polling SQLite's busy handler.
@@ -125,7 +149,10 @@ class SqlStore:
     @contextmanager
     def _open(self, engine: Engine, turn: AbstractContextManager[None]) -> Iterator[SqlTransaction]:
         with _in_our_words(), turn, engine.begin() as connection:
-            yield SqlTransaction(Database(connection, self._postgres), self._cache)
+            database = Database(connection, self._postgres)
+            yield SqlTransaction(database, self._cache)
+        if database.counts:
+            self._counted(database.counts)
 
 
 @contextmanager
@@ -144,9 +171,17 @@ def _in_our_words() -> Iterator[None]:
 
 
 def _may_run_again(error: DBAPIError) -> bool:
-    if getattr(error.orig, "sqlstate", None) in _RETRY_STATES:
+    if getattr(error.orig, "sqlstate", None) in _RETRY_STATES or _cites_what_was_purged(error):
         return True
     return getattr(error.orig, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+
+
+def _cites_what_was_purged(error: DBAPIError) -> bool:
+    """A check was found by its key and removed by a purge before the demand for it was stored: run again,
+    it is made anew. On SQLite nobody else writes in between."""
+    if not isinstance(error.orig, psycopg.errors.ForeignKeyViolation):
+        return False
+    return error.orig.diag.constraint_name == "fk_demands_check_pk"
 
 
 def _is_away(error: DBAPIError) -> bool:

@@ -93,6 +93,8 @@ def decide(
             for case, decision in answers
         ]
     )
+    for decision in decisions:
+        tx.count("decisions", decision.tier, decision.action)
     return Decisions(pks=tuple(case.standing.pk for case in cases), woken=frozenset(woken))
 
 

@@ -25,8 +25,10 @@ from verifier_service.domain.evidence import Tier
 from verifier_service.observability import configure_logging
 from verifier_service.settings import Settings
 from verifier_service.worker.loop import TierWorker
+from verifier_service.worker.metering import Metering
 from verifier_service.worker.pulse import Pulse, forget
 from verifier_service.worker.roster import Roster, tiers_told
+from verifier_service.worker.supervisor import Stoppable
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +50,7 @@ class Crew:
         self._dispatcher = dispatcher
         self._name = f"{socket.gethostname()}/{os.getpid()}-{secrets.token_hex(4)}"
         self._service: Service | None = None
-        self._roster: Roster | None = None
-        self._workers: list[TierWorker] = []
+        self._parts: list[Stoppable] = []
         self._threads: list[threading.Thread] = []
 
     def start(self, tiers: list[Tier]) -> None:
@@ -58,7 +59,7 @@ class Crew:
             raise CannotWork(NO_TIER)
         service = bootstrap.build(self._settings, self._dispatcher)
         self._service = service
-        self._roster = Roster(service, refuses=False)
+        roster = Roster(service, refuses=False)
         forget(self._settings.data)
         tallies = []
         for tier in tiers:
@@ -68,7 +69,7 @@ class Crew:
                 owner = f"{self._name}/{tier}/{index}"
                 batch = self._settings.fast_batch if fast else 1
                 pulse = Pulse(self._settings.data, f"{tier}/{index}")
-                tally = self._roster.enter(owner, tier)
+                tally = roster.enter(owner, tier)
                 worker = TierWorker(
                     service,
                     tier,
@@ -78,28 +79,28 @@ class Crew:
                     pulse=pulse.beat,
                     count=tally.add,
                 )
-                self._workers.append(worker)
                 tally.alive = self._begin(worker, owner).is_alive
                 tallies.append(tally)
-        self._begin(self._roster, f"{self._name}/heartbeat")
+        self._begin(roster, f"{self._name}/heartbeat")
+        self._begin(Metering(service), f"{self._name}/metering")
         log.info("draining %s", tiers_told(tallies))
 
-    def _begin(self, part: TierWorker | Roster, name: str) -> threading.Thread:
+    def _begin(self, part: Stoppable, name: str) -> threading.Thread:
         thread = threading.Thread(target=part.run, name=name, daemon=True)
+        self._parts.append(part)
         self._threads.append(thread)
         thread.start()
         return thread
 
     def stop(self) -> None:
         """Give running work back without an attempt spent, and end."""
-        for worker in self._workers:
-            worker.stop()
-        if self._roster is not None:
-            self._roster.stop()
+        for part in self._parts:
+            part.stop()
         for thread in self._threads:
             thread.join(STOP_S)
         self._dispatcher.close()
         if self._service is not None:
+            Metering(self._service).flush()
             self._service.store.close()
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from verifier_service.domain.evidence import Tier
+from verifier_service.domain.ports.meters import Meters
+from verifier_service.domain.ports.retention import Archives, Retention
 from verifier_service.domain.ports.reviews import Reviews
 from verifier_service.domain.ports.rewards import Rewards
 from verifier_service.domain.ports.runs import Runs, Trajectories
@@ -42,11 +45,21 @@ class Transaction(Protocol):
     @property
     def reviews(self) -> Reviews: ...
     @property
+    def archives(self) -> Archives: ...
+    @property
+    def retention(self) -> Retention: ...
+    @property
     def webhooks(self) -> Webhooks: ...
     @property
     def outbox(self) -> Outbox: ...
     @property
     def workers(self) -> Workers: ...
+    @property
+    def meters(self) -> Meters: ...
+
+    def count(self, name: str, tier: Tier | None = None, kind: str = "", amount: int = 1) -> None:
+        """Count something of this transaction, see ``ports.meters.Series``; in vain if it rolls back."""
+        ...
 
     def now(self) -> float:
         """Database time, seconds since the epoch. The only clock that leases and deadlines use."""

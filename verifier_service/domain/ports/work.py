@@ -130,6 +130,11 @@ class Checks(Protocol):
         """The tiers that have claimable checks, now."""
         ...
 
+    def oldest_queued(self) -> dict[Tier, float]:
+        """How long the oldest queued check of each tier has been queued, in seconds; tiers without one are
+        absent."""
+        ...
+
     def live(self) -> dict[tuple[Tier, CheckState], int]:
         """How many checks are queued, running or waiting, per tier."""
         ...
@@ -205,6 +210,10 @@ class Ledger(Protocol):
 
     def accounts(self, project: str, run: str) -> tuple[Account, ...]:
         """The run's accounts. Raises ``NotFound``."""
+        ...
+
+    def totals(self) -> tuple[Account, ...]:
+        """What all runs together have reserved and spent, by kind; limits are left out."""
         ...
 
     def reserve(self, wanted: Sequence[Reservation]) -> dict[int, float]:
