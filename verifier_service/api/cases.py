@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from fastapi import APIRouter, Response
@@ -13,6 +14,7 @@ from verifier_service.api.paths import RunId, TrajectoryId
 from verifier_service.api.problems import documented
 from verifier_service.api.reasons import waiting_for
 from verifier_service.domain.checks import CheckView, DemandView
+from verifier_service.domain.history import Queueing
 from verifier_service.domain.runs import Scope
 from verifier_service.domain.wire import CheckLine, DemandLine
 from verifier_service.services.inspect_case import WholeCase, whole_case
@@ -56,13 +58,13 @@ def _shown(whole: WholeCase, now: float, *, gold: bool) -> CaseAnswer:
         canonical=standing.canonical,
         metadata=body.metadata,
         decision=standing.decision,
-        waiting=tuple(waiting_for(whole.case, now)),
-        demands=tuple(_demand(demand) for demand in whole.case.demands),
+        waiting=tuple(waiting_for(whole.case, now, whole.queueing, whole.stuck)),
+        demands=tuple(_demand(demand, whole.queueing) for demand in whole.case.demands),
         rewards=tuple(whole.history),
     )
 
 
-def _demand(demand: DemandView) -> DemandLine:
+def _demand(demand: DemandView, queueing: Mapping[int, Queueing]) -> DemandLine:
     return DemandLine(
         path=demand.path,
         role=demand.role,
@@ -73,11 +75,11 @@ def _demand(demand: DemandView) -> DemandLine:
         rank=demand.rank,
         propensity=demand.propensity,
         decided_at=_when(demand.decided_at),
-        check=_check(demand.check) if demand.check is not None else None,
+        check=_check(demand.check, queueing.get(demand.check.pk)) if demand.check is not None else None,
     )
 
 
-def _check(check: CheckView) -> CheckLine:
+def _check(check: CheckView, queueing: Queueing | None) -> CheckLine:
     """Without the check's inputs, which may hold references."""
     return CheckLine(
         key=check.key,
@@ -92,6 +94,8 @@ def _check(check: CheckView) -> CheckLine:
         failure=check.failure,
         not_before=_when(check.not_before),
         started_at=_when(check.started_at),
+        version=None if queueing is None else queueing.version,
+        attempts=() if queueing is None else queueing.attempts,
     )
 
 

@@ -13,6 +13,7 @@ from verifier_service.api import (
     keys,
     ladders,
     metrics,
+    retention,
     reviews,
     rewards,
     runs,
@@ -21,6 +22,7 @@ from verifier_service.api import (
     trajectories,
     verifiers,
     webhooks,
+    workers,
 )
 
 ROUTERS: tuple[APIRouter, ...] = (
@@ -33,10 +35,12 @@ ROUTERS: tuple[APIRouter, ...] = (
     hindsight.router,
     groups.router,
     runs.router,
+    retention.router,
     ladders.router,
     verifiers.router,
     reviews.router,
     keys.router,
+    workers.router,
     webhooks.router,
     health.router,
     metrics.router,

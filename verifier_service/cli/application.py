@@ -19,6 +19,7 @@ from verifier_service.cli import (
     submit,
     trial,
     webhooks,
+    workers,
 )
 from verifier_service.cli.boundary import Boundary
 
@@ -70,4 +71,5 @@ app.add_typer(keys.app, name="keys", no_args_is_help=True)
 app.add_typer(runs.app, name="runs", no_args_is_help=True)
 app.add_typer(reviews.app, name="reviews", no_args_is_help=True)
 app.add_typer(webhooks.app, name="webhooks", no_args_is_help=True)
+app.command("workers")(workers.workers)
 app.command("migrate")(server.migrate)

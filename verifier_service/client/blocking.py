@@ -10,8 +10,10 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 
 import httpx
 
-from verifier_service.client import desk, hindsight, tenancy, trajectories, transport, webhooks
-from verifier_service.client.calls import Answer, Lost
+from verifier_service.client import archives, desk, hindsight, tenancy, trajectories, transport, webhooks
+from verifier_service.client.archives import ArchiveRow
+from verifier_service.client.calls import Answer, Lost, problem_of
+from verifier_service.client.errors import VerifierUnavailable, refusal
 from verifier_service.client.exchange import Plan, Send, Session
 from verifier_service.client.location import locate
 from verifier_service.client.streams import CUT, OPEN, Listening
@@ -67,10 +69,12 @@ class Client:
     run = _verb(tenancy.run)
     put_run = _verb(tenancy.put_run)
     close_run = _verb(tenancy.close_run)
+    purge_run = _verb(tenancy.purge_run)
     ladders = _verb(tenancy.ladders)
     ladder = _verb(tenancy.ladder)
     put_ladder = _verb(tenancy.put_ladder)
     verifiers = _verb(tenancy.verifiers)
+    workers = _verb(tenancy.workers)
     keys = _verb(tenancy.keys)
     create_key = _verb(tenancy.create_key)
     revoke_key = _verb(tenancy.revoke_key)
@@ -128,6 +132,23 @@ class Client:
                 reply = transport.lost(error)
             if not listening.ended:
                 time.sleep(listening.broken(reply))
+
+    def archive(self, run: str, *, references: bool = True) -> Iterator[ArchiveRow]:
+        """Everything that is stored of a closed run, row by row; the first is the head.
+
+        Raises ``VerifierUnavailable`` when the connection breaks: begin again, what came is not whole.
+        References come only to keys with the scope ``gold``.
+        """
+        asked = transport.request(archives.call(run, references=references), self._timeout)
+        try:
+            with self._http.stream(**asked) as response:
+                if response.status_code != OPEN:
+                    response.read()
+                    raise refusal(problem_of(transport.answer(response)))
+                yield from archives.rows(response.iter_bytes())
+        except httpx.TransportError as error:
+            cause = transport.lost(error).cause
+            raise VerifierUnavailable(self.session.url, 0.0, cause) from error
 
     def perform(self, plan: Plan[T]) -> T:
         """Run a plan to its end."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from verifier_service.client.calls import Call, as_json, path, reading
-from verifier_service.client.exchange import Plan, Session, deliver
+from verifier_service.client.exchange import Plan, Session, deliver, deliver_waiting
 from verifier_service.domain.ladders import Ladder, LadderSpec
 from verifier_service.domain.ports.catalog import VerifierListing
 from verifier_service.domain.runs import Key, Run, RunReport, RunSpec
@@ -18,6 +18,7 @@ from verifier_service.domain.wire import (
     RunList,
     VerifierList,
 )
+from verifier_service.domain.workers import Worker, WorkerList
 
 
 def runs(session: Session) -> Plan[tuple[Run, ...]]:
@@ -44,6 +45,24 @@ def close_run(session: Session, id: str) -> Plan[RunReport]:
     return (yield from deliver(session, call))
 
 
+def purge_run(session: Session, id: str, *, wait_s: float = 0.0) -> Plan[RunReport]:
+    """Remove a closed run for good; at most ``wait_s`` seconds later, the run as it is then.
+
+    It goes on by itself until the run's state is ``purged``. Needs the scope ``admin``.
+    """
+
+    def build(seconds: float) -> Call[RunReport]:
+        return Call(
+            method="POST",
+            path=path("runs", id, "purge"),
+            params={"wait": seconds},
+            wait_s=seconds,
+            read=reading(RunReport),
+        )
+
+    return (yield from deliver_waiting(session, build, wait_s))
+
+
 def ladders(session: Session) -> Plan[tuple[Ladder, ...]]:
     """The latest version of every ladder, by name."""
     call = Call(method="GET", path=path("ladders"), read=reading(LadderList))
@@ -67,6 +86,12 @@ def verifiers(session: Session) -> Plan[tuple[VerifierListing, ...]]:
     """The catalogue: parameters, cost, and why something cannot run on that server."""
     call = Call(method="GET", path=path("verifiers"), read=reading(VerifierList))
     return (yield from deliver(session, call)).verifiers
+
+
+def workers(session: Session) -> Plan[tuple[Worker, ...]]:
+    """Workers of every machine, the living first. Needs the scope `operate`."""
+    call = Call(method="GET", path=path("workers"), read=reading(WorkerList))
+    return (yield from deliver(session, call)).workers
 
 
 def keys(session: Session) -> Plan[tuple[Key, ...]]:

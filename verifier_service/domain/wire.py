@@ -49,6 +49,7 @@ from pydantic import Field
 
 from verifier_service.domain.advantages import Estimator as Estimator
 from verifier_service.domain.evidence import Cost, Evidence, Failure, Tier
+from verifier_service.domain.history import Attempt
 from verifier_service.domain.ladders import Ladder
 from verifier_service.domain.ports.catalog import VerifierListing
 from verifier_service.domain.records import JsonObject, OpenEnum, Record, Request
@@ -205,7 +206,7 @@ class GrowResponse(Record):
 
 
 class CheckLine(Record):
-    """A check as a case shows it."""
+    """A check as a case shows it. ``attempts``: every attempt at it, the oldest first."""
 
     key: str
     verifier: str
@@ -219,6 +220,8 @@ class CheckLine(Record):
     not_before: datetime | None = None
     evidence: Evidence | None = None
     failure: Failure | None = None
+    version: str | None = None
+    attempts: tuple[Attempt, ...] = ()
 
 
 class DemandLine(Record):

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from verifier_service.domain.errors import NotFound
+from verifier_service.domain.evidence import WORKED_TIERS
+from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.runs import RunState
+from verifier_service.domain.scoring import METHOD_CHANGED
 from verifier_service.domain.states import LIVE_DEMANDS, DemandState
+from verifier_service.domain.workers import Kind, runnable
 
 REAP_LIMIT = 500
+KEEP_WORKERS_S = 86_400.0
+KEEP_WORKERS = 1_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +50,38 @@ def unfinished(tx: Transaction) -> Left:
     }
     tx.demands.satisfy(sorted(checks))
     return Left(pks=tuple(pks))
+
+
+def outdated(tx: Transaction, catalog: Catalog) -> Left:
+    """Checks queued for a version that was replaced: nobody runs it any more, and somebody runs the one
+    that this installation would ask for today. Their cases ask again for that one."""
+    touched: set[int] = set()
+    for tier, kind in tx.checks.kinds():
+        today = _today(catalog, kind) if tier in WORKED_TIERS else kind
+        if today in (None, kind):
+            continue
+        workers = tx.workers.listed(tier, current=False)
+        if runnable(kind, workers) or not runnable(today, workers):
+            continue
+        for pk in tx.checks.queued(tier, kind, REAP_LIMIT):
+            wanting = tx.demands.wanting(pk)
+            tx.demands.withdraw([demand for demand, _, _ in wanting], reason=METHOD_CHANGED)
+            tx.checks.withdraw([pk])
+            touched.update(trajectory for _, trajectory, _ in wanting)
+    return Left(pks=tuple(sorted(touched)))
+
+
+def _today(catalog: Catalog, kind: Kind) -> Kind | None:
+    try:
+        return Kind(kind.verifier, catalog.verifier(kind.verifier).version)
+    except NotFound:
+        return None
+
+
+def prune_workers(tx: Transaction) -> Left:
+    """Forget workers that ended long ago."""
+    tx.workers.prune(KEEP_WORKERS_S, KEEP_WORKERS)
+    return Left(pks=())
 
 
 def begin_close(tx: Transaction, project: str, run: str) -> None:

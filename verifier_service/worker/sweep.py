@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 
 PART = "sweep"
 SLOW_TICK_S = 1.0
+RARE_TICK_S = 10.0
 AWAY_PAUSE_S = 0.5
 RUNS_PER_TICK = 64
 REVIEWS_PER_TICK = 32
@@ -36,6 +37,7 @@ class Sweep:
         self._owner = owner
         self._stopping = threading.Event()
         self._slow_due = 0.0
+        self._rare_due = 0.0
         self._seen_at: float | None = None
         self._no_reaping_until = 0.0
         self._was_away = False
@@ -72,6 +74,9 @@ class Sweep:
         if time.monotonic() >= self._slow_due:
             self._slow_due = time.monotonic() + SLOW_TICK_S
             self._slow()
+        if time.monotonic() >= self._rare_due:
+            self._rare_due = time.monotonic() + RARE_TICK_S
+            self._rarely()
 
     def _notice_sleep(self, now: float) -> None:
         """After a laptop's sleep, and when the database was away, every lease looks expired: let the living
@@ -121,6 +126,14 @@ class Sweep:
         for place in self._in_turn(holding):
             self._guarded(f"revisiting {place}", partial(service.decide, *place, revisit_held=True))
         service.dispatcher.wake(ready)
+
+    def _rarely(self) -> None:
+        service = self._service
+        self._guarded(
+            "asking for new versions",
+            lambda: service.mend(lambda tx: maintain.outdated(tx, service.catalog)),
+        )
+        self._guarded("forgetting workers", lambda: service.mend(maintain.prune_workers))
 
     def _apply_due(self, tx: Transaction) -> Left:
         return Left(pks=tuple(desk.apply_due(tx, self._service.catalog, self._service.tariff)))
