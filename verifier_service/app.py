@@ -16,6 +16,7 @@ from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
+from fastapi.telemetry import TelemetryConfig
 
 from verifier_service import bootstrap
 from verifier_service.api import bodies, problems
@@ -30,6 +31,7 @@ from verifier_service.domain.errors import Unauthenticated
 from verifier_service.observability import configure_logging
 from verifier_service.services import tenants
 from verifier_service.settings import Settings
+from verifier_service.tracing import OtelTracer
 from verifier_service.worker.supervisor import OWNER_PREFIX, Supervisor
 
 log = logging.getLogger(__name__)
@@ -67,7 +69,7 @@ def create_app(
         description="Multi-tier verification of agent trajectories: reward records for RL.",
         lifespan=lifespan,
         redirect_slashes=False,
-        telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False},
+        telemetry=_telemetry(service),
     )
     app.state.context = context
     for router in ROUTERS:
@@ -77,6 +79,14 @@ def create_app(
     app.add_middleware(EncodedSlashes)
     app.openapi = lambda: bodies.describe(app)  # type: ignore[method-assign]
     return app
+
+
+def _telemetry(service: Service) -> TelemetryConfig:
+    """Spans of requests where traces are collected. Never logs, which hold bodies."""
+    config: TelemetryConfig = {"metrics": False, "logs": False, "operation_spans": False}
+    if isinstance(service.tracer, OtelTracer):
+        return config | {"tracing": True, "tracer_provider": service.tracer.provider}
+    return config | {"tracing": False}
 
 
 def serve(settings: Settings) -> None:
@@ -93,6 +103,7 @@ def serve(settings: Settings) -> None:
             ensure_admin_key(service)
             _serve(service, listener)
         finally:
+            service.tracer.close()
             service.store.close()
 
 

@@ -25,6 +25,7 @@ from verifier_service.domain.ports.dispatch import Dispatcher
 from verifier_service.domain.ports.execution import Done, Harness, Released
 from verifier_service.domain.ports.policy import Beliefs, Policy, Tariff
 from verifier_service.domain.ports.store import Store, Transaction
+from verifier_service.domain.ports.traces import Tracer
 from verifier_service.domain.ports.webhooks import Courier
 from verifier_service.domain.records import JsonObject
 from verifier_service.domain.runs import Budgets, Run, RunSpec
@@ -44,10 +45,12 @@ from verifier_service.services import (
     grow,
     intake,
     maintain,
+    observe,
     settle,
     tenants,
 )
 from verifier_service.settings import Settings
+from verifier_service.tracing import tracer
 
 T = TypeVar("T")
 
@@ -83,6 +86,7 @@ class Service:
     beliefs: Beliefs
     tariff: Tariff
     meter: Meter
+    tracer: Tracer
     harness: Callable[[], Harness]
     quick_harness: Callable[[], Harness]
     courier: Courier
@@ -97,10 +101,12 @@ class Service:
         run: str,
         items: Sequence[TrajectorySubmission | InvalidInput],
         foreseen: foresee.Foreseen = foresee.NOTHING,
+        traces: Sequence[str | None] = (),
     ) -> intake.Intake:
         """Take a batch in and ask for its fast checks, inside the caller's transaction.
 
-        The caller commits, and afterwards wakes the tiers that have new work.
+        The caller commits, and afterwards wakes the tiers that have new work. ``traces``, where they are
+        collected: that in which each item was submitted.
         """
         taken = intake.submit(
             tx,
@@ -111,6 +117,8 @@ class Service:
             items=items,
             rows=foreseen.rows,
         )
+        if any(traces):
+            intake.note_traces(tx, taken, traces)
         known = advance.Known(bodies=taken.created, plans=foreseen.plans)
         woken, _ = self._follow(tx, Step(taken, taken.created.keys(), known=known))
         return replace(taken, woken=woken)
@@ -228,13 +236,17 @@ class Service:
     ) -> None:
         """Complete attempts, advance and settle their cases; ``count`` is told what was committed."""
 
-        def step(tx: Transaction) -> Step[Counts]:
+        def step(tx: Transaction) -> Step[tuple[Counts, list[observe.Traced]]]:
             ended = execute.report(
                 tx, self.catalog, self.tariff, owner=owner, host=self.host, taken=taken, results=results
             )
-            return Step(ended.counts, ended.pks)
+            spans = observe.spans(tx, owner, taken.claims, results) if self.tracer.on else []
+            return Step((ended.counts, spans), ended.pks)
 
-        count(self.event(step))
+        counts, spans = self.event(step)
+        count(counts)
+        for parents, span in spans:
+            self.tracer.attempt(parents, span)
 
     def beat(self, owner: str, taken: execute.Taken) -> None:
         """Renew the leases of a worker's claims."""
@@ -344,6 +356,7 @@ def build(settings: Settings, dispatcher: Dispatcher | None = None) -> Service:
         settings=settings,
         store=create_store(url, meter.add),
         meter=meter,
+        tracer=tracer("verifier-worker" if dispatcher is not None else "verifier-api", on=settings.tracing),
         catalog=catalog,
         dispatcher=dispatcher if dispatcher is not None else _dispatcher(settings),
         policy=ThresholdPolicy(),

@@ -21,7 +21,8 @@ class Settings(BaseSettings):
     A fast worker has up to ``fast_children`` processes (default: the cores and six) to go on with when
     an item takes longer than ``overtake_s``, and ``parallel_children`` (default: the cores) for verifiers
     that wait for processes of their own. ``worker_tags`` are separated by commas; the other resources of a
-    worker are found where they are not set.
+    worker are found where they are not set. Rates are per key and second, in each process; ``max_queued``
+    are checks of one run that wait for machines, in the database.
     """
 
     model_config = SettingsConfigDict(env_prefix="VERIFIER_", extra="ignore", frozen=True)
@@ -54,6 +55,9 @@ class Settings(BaseSettings):
     max_batch: int = Field(default=4_096, ge=1)
     max_wait_s: float = Field(default=120.0, ge=0)
     gather_ms: float = Field(default=2.0, ge=0)
+    rate_requests: float | None = Field(default=None, gt=0)
+    rate_trajectories: float | None = Field(default=None, gt=0)
+    max_queued: int = Field(default=1_000_000, ge=1)
 
     review_grace_s: float = Field(default=10.0, ge=0)
 
@@ -82,6 +86,7 @@ class Settings(BaseSettings):
 
     log_level: str = "info"
     log_json: bool = False
+    tracing: bool = False
 
     @field_validator("worker_tags", mode="before")
     @classmethod

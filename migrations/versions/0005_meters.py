@@ -1,4 +1,4 @@
-"""Counters of all processes
+"""Counters of all processes, and the traces of trajectories
 
 Revision 0005.
 """
@@ -23,7 +23,17 @@ def upgrade() -> None:
         sa.Column("value", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("name", "tier", "kind", name=op.f("pk_meters")),
     )
+    op.create_table(
+        "traces",
+        sa.Column("trajectory", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("traceparent", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["trajectory"], ["trajectories.pk"], name=op.f("fk_traces_trajectory"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("trajectory", name=op.f("pk_traces")),
+    )
 
 
 def downgrade() -> None:
+    op.drop_table("traces")
     op.drop_table("meters")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,8 +16,9 @@ import pytest
 
 from tests.support.brokers import Broker, broker
 from tests.support.cluster import Cluster, cluster
+from tests.support.collectors import Collector, collecting
 from tests.support.databases import PostgresServer
-from tests.support.server import JUDGED, act
+from tests.support.server import JUDGED, act, patience
 from verifier_service import bootstrap
 from verifier_service.client import Wait
 from verifier_service.domain.errors import InvalidInput
@@ -30,9 +32,18 @@ def redis() -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="module")
-def service(postgres: PostgresServer, redis: Broker) -> Iterator[Cluster]:
-    with cluster(postgres, redis, tiers=("fast",)) as running:
-        yield running
+def collector() -> Iterator[Collector]:
+    with collecting() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def service(postgres: PostgresServer, redis: Broker, collector: Collector) -> Iterator[Cluster]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+        patch.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
+        with cluster(postgres, redis, tiers=("fast",), tracing="true") as running:
+            yield running
 
 
 def test_a_worker_of_another_process_judges(service: Cluster) -> None:
@@ -46,6 +57,26 @@ def test_a_worker_of_another_process_judges(service: Cluster) -> None:
     assert second.reward is None
     owners = service.sql("SELECT DISTINCT evidence::json -> 'provenance' ->> 'worker' FROM checks")
     assert any(str(service.workers[0].process.pid) in str(owner) for (owner,) in owners)
+
+
+def test_the_trace_of_a_client_leads_through_api_and_worker(service: Cluster, collector: Collector) -> None:
+    trace, caller = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+    body = {"trajectories": [act("ok", n=7)], "wait": {"until": "final", "seconds": 60}}
+    with service.apis[0].client() as client:
+        client.put(f"/v1/ladders/{JUDGED['name']}", json=JUDGED).raise_for_status()
+        traced = {"traceparent": f"00-{trace}-{caller}-01"}
+        client.post("/v1/runs/traced/trajectories", json=body, headers=traced).raise_for_status()
+    until = time.monotonic() + patience(20)
+    while {span.service for span in collector.of(trace)} != {"verifier-api", "verifier-worker"}:
+        assert time.monotonic() < until, collector.of(trace)
+        time.sleep(0.1)
+    by_service = {span.service: span for span in collector.of(trace)}
+    request, attempt = by_service["verifier-api"], by_service["verifier-worker"]
+    assert request.parent == caller
+    assert request.name == "POST /v1/runs/{run}/trajectories"
+    assert (attempt.name, attempt.parent) == ("verify hostile", request.id)
+    assert attempt.attributes["verifier.run"] == "traced"
+    assert attempt.attributes["verifier.verdict"] == "accept"
 
 
 def test_a_worker_ends_in_order(service: Cluster) -> None:

@@ -92,7 +92,7 @@ class Cluster:
     def serve(self, module: str = "verifier_service.app") -> Server:
         """One more API server."""
         name = f"api-{len(self.apis)}"
-        server = start(self.folder / name, module=module, **self._settings(), **self.more)
+        server = start(self.folder / name, module=module, **self._settings())
         self.apis.append(server)
         return server
 
@@ -139,6 +139,7 @@ class Cluster:
             "lease_s": str(LEASE_S),
             "fast_batch": "16",
             "log_level": "info",
+            **self.more,
         }
 
 
@@ -146,7 +147,7 @@ class Cluster:
 def cluster(
     postgres: PostgresServer, redis: Broker, *, tiers: Sequence[str] = TIERS, **more: str
 ) -> Iterator[Cluster]:
-    """A server and a worker per tier, ready, for one block; ``more`` settings are the servers'."""
+    """A server and a worker per tier, ready, for one block, all with these settings."""
     with tempfile.TemporaryDirectory(prefix="cluster-") as folder:
         made = Cluster(Path(folder), postgres, redis, postgres.empty(), more=more)
         try:

@@ -45,6 +45,7 @@ class _Request:
     items: Sequence[Item]
     eager: bool
     future: asyncio.Future[Intake]
+    trace: str | None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -80,7 +81,7 @@ class Gatherer:
             self._loop, self._task, self._commits = loop, None, None
             self._lane = anyio.CapacityLimiter(2)
         eager = eager and self._harness is not None
-        request = _Request(project, run, items, eager, loop.create_future())
+        request = _Request(project, run, items, eager, loop.create_future(), self._service.tracer.current())
         self._queue.append(request)
         if self._task is None:
             self._task = loop.create_task(self._drain())
@@ -184,9 +185,10 @@ class Gatherer:
         self, tx: Transaction, project: str, run: str, group: Sequence[_Request], foreseen: Foreseen
     ) -> list[Intake | Exception]:
         items = [item for request in group for item in request.items]
+        traces = [request.trace for request in group for _ in request.items]
         try:
             with tx.savepoint():
-                taken = self._service.submit_in(tx, project, run, items, foreseen)
+                taken = self._service.submit_in(tx, project, run, items, foreseen, traces)
         except Contended:
             raise
         except VerificationError as error:

@@ -26,6 +26,7 @@ from verifier_service.persistence.reviews import SqlReviews
 from verifier_service.persistence.rewards import SqlRewards
 from verifier_service.persistence.runs import SqlRuns
 from verifier_service.persistence.tenancy import LadderCache, SqlKeys, SqlLadders, SqlProjects
+from verifier_service.persistence.traces import SqlTraces
 from verifier_service.persistence.trajectories import SqlTrajectories
 from verifier_service.persistence.webhook_outbox import SqlOutbox
 from verifier_service.persistence.webhooks import SqlWebhooks
@@ -57,6 +58,7 @@ class SqlTransaction:
         self.outbox = SqlOutbox(database)
         self.workers = SqlWorkers(database)
         self.meters = SqlMeters(database)
+        self.traces = SqlTraces(database)
 
     def now(self) -> float:
         """Database time."""

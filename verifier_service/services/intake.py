@@ -44,6 +44,16 @@ class Intake:
     woken: frozenset[Tier] = frozenset()
 
 
+def note_traces(tx: Transaction, taken: Intake, traces: Sequence[str | None]) -> None:
+    """Remember in which trace each new trajectory was submitted; ``traces`` as the items were."""
+    noted = {
+        result.pk: trace
+        for result, trace in zip(taken.results, traces, strict=True)
+        if trace is not None and result.pk is not None and result.pk in taken.created
+    }
+    tx.traces.note(noted)
+
+
 @dataclass(slots=True)
 class _Slot:
     """One item on its way in."""

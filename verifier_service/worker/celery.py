@@ -101,6 +101,7 @@ class Crew:
         self._dispatcher.close()
         if self._service is not None:
             Metering(self._service).flush()
+            self._service.tracer.close()
             self._service.store.close()
 
 

@@ -12,6 +12,7 @@ from verifier_service.domain.ports.reviews import Reviews
 from verifier_service.domain.ports.rewards import Rewards
 from verifier_service.domain.ports.runs import Runs, Trajectories
 from verifier_service.domain.ports.tenancy import Keys, Ladders, Projects
+from verifier_service.domain.ports.traces import Traces
 from verifier_service.domain.ports.webhooks import Outbox, Webhooks
 from verifier_service.domain.ports.work import Checks, Demands, Ledger
 from verifier_service.domain.ports.workers import Workers
@@ -56,6 +57,8 @@ class Transaction(Protocol):
     def workers(self) -> Workers: ...
     @property
     def meters(self) -> Meters: ...
+    @property
+    def traces(self) -> Traces: ...
 
     def count(self, name: str, tier: Tier | None = None, kind: str = "", amount: int = 1) -> None:
         """Count something of this transaction, see ``ports.meters.Series``; in vain if it rolls back."""
