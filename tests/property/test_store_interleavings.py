@@ -76,6 +76,7 @@ class Machine:
                     self.money_adds_up(tx)
                     self.checks_are_sound(tx)
                     self.no_wish_is_lost(tx)
+                    self.attempts_are_accounted(tx)
             except BaseException as error:
                 error.add_note(f"at step {step}, {name}")
                 raise
@@ -232,6 +233,20 @@ class Machine:
             assert self.ended.setdefault(row.pk, (row.state, row.evidence)) == (row.state, row.evidence)
             assert row.reserved == 0
             assert self.accepted[row.pk] == (row.state == "succeeded")
+
+    def attempts_are_accounted(self, tx: SqlTransaction) -> None:
+        """Every claim is one attempt: it runs, or it has its row, with all that was paid for it."""
+        rows = rows_of(
+            tx,
+            "SELECT c.fence, c.state, c.spent, count(a.fence) AS ended, max(a.fence) AS last,"
+            " coalesce(sum(a.credits), 0) AS paid"
+            " FROM checks c LEFT JOIN attempts a ON a.check_pk = c.pk"
+            " GROUP BY c.pk, c.fence, c.state, c.spent",
+        )
+        for row in rows:
+            assert row.ended + (row.state in ("running", "waiting_external")) == row.fence
+            assert row.last is None or row.last <= row.fence
+            assert row.paid == pytest.approx(row.spent, abs=1e-9)
 
     def no_wish_is_lost(self, tx: SqlTransaction) -> None:
         """A requested demand points at live work, or the sweep finds it."""
