@@ -146,6 +146,19 @@ def test_an_endpoint_in_trouble_is_left_alone_longer_each_time() -> None:
     assert pauses == [1, 2, 4, 8, 16, 32, *[LONGEST_PAUSE_S] * 4]
 
 
+def test_attempts_at_once_are_one_trouble() -> None:
+    failed = [Sent(parcel=parcel(pk=pk), answer=BROKEN) for pk in range(8)]
+    _, health = judge(place(), failed, NOW, PATIENCE)
+    assert health is not None
+    assert (health.streak, health.paused_until) == (1, NOW + 1)
+    _, later = judge(place(streak=1, paused_until=NOW + 1), failed, NOW + 0.5, PATIENCE)
+    assert later is not None
+    assert (later.streak, later.paused_until) == (1, NOW + 1)
+    _, next_round = judge(place(streak=1, paused_until=NOW + 1), failed, NOW + 1, PATIENCE)
+    assert next_round is not None
+    assert (next_round.streak, next_round.paused_until) == (2, NOW + 3)
+
+
 def test_refusals_of_some_records_do_not_hold_the_others_up() -> None:
     for streak, pause in ((0, None), (TOLERATED - 1, None), (TOLERATED, NOW + 1)):
         _, health = judge(place(streak=streak), [Sent(parcel=parcel(), answer=REFUSED)], NOW, PATIENCE)

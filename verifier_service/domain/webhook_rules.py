@@ -87,11 +87,11 @@ def judge(
     outcomes: list[Outcome] = []
     health: Health | None = None
     streak, since = place.streak, place.failing_since
+    pause = place.paused_until if (place.paused_until or 0.0) > now else None
     for one in sent:
         parcel, answer = one.parcel, one.answer
         if answer is None:
-            due = health.paused_until if health is not None else None
-            outcomes.append(_back(parcel, due or now))
+            outcomes.append(_back(parcel, pause or now))
             continue
         outcomes.append(_outcome(parcel, answer, now, patience))
         if answer.error == RECORD_GONE:
@@ -99,8 +99,10 @@ def judge(
         if answer.delivered:
             streak, since, pause = 0, None, None
         else:
-            streak, since = streak + 1, since if since is not None else now
-            pause = _pause_until(answer, streak, now)
+            since = since if since is not None else now
+            if pause is None:  # else it was under way when the trouble began, and is the same trouble
+                streak += 1
+                pause = _pause_until(answer, streak, now)
         reason = health.disabled_reason if health is not None else None
         if answer.status == HTTP_GONE:
             reason = GONE

@@ -52,7 +52,7 @@ class ReplayRequest(Request):
 
 class Webhook(Record):
     """A registered endpoint. ``failing_since``: no attempt has succeeded since; ``streak``: how many failed
-    in a row; ``paused_until``: nothing is tried before. ``disabled_reason``: ``operator``, ``gone`` (it
+    in a row, those at once counted as one; ``paused_until``: nothing is tried before. ``disabled_reason``: ``operator``, ``gone`` (it
     answered 410) or ``failing`` (for too long)."""
 
     id: str
@@ -142,6 +142,7 @@ class Place:
     secrets: tuple[str, ...] = field(repr=False)
     streak: int = 0
     failing_since: float | None = None
+    paused_until: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -209,6 +209,7 @@ def read_place(row: Row[Any], now: float) -> Place:
         secrets=(row.secret,) if old is None else (row.secret, old),
         streak=row.streak,
         failing_since=row.failing_since,
+        paused_until=row.paused_until,
     )
 
 
