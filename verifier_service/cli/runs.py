@@ -1,4 +1,4 @@
-"""``verifier runs``: budgets, spend and the end of a run."""
+"""``verifier runs``: budgets, spend, the end of a run and what follows."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
+from verifier_service.cli import retention
 from verifier_service.cli.connection import connect, read_json
 from verifier_service.cli.screen import AsJson, dump, dump_all, money, say, table
 from verifier_service.domain.runs import Account, RunReport
 
-app = typer.Typer(help="Runs: their budgets, spend and state.")
+app = typer.Typer(help="Runs: their budgets, spend and state; their archive and removal.")
+app.command()(retention.archive)
+app.command()(retention.purge)
 
 
 @app.command("list")

@@ -16,6 +16,7 @@ from verifier_service.domain.evidence import Tier
 from verifier_service.services import maintain
 from verifier_service.worker.loop import TierWorker
 from verifier_service.worker.metering import Metering
+from verifier_service.worker.purge import Purger
 from verifier_service.worker.roster import Roster
 from verifier_service.worker.sweep import Sweep
 from verifier_service.worker.webhooks import WebhookSender
@@ -56,6 +57,7 @@ class Supervisor:
             self._service.mend(lambda tx: maintain.reclaim(tx, self._installation))
             self._start_workers()
         self._add(Sweep(self._service, f"{self._name}/sweep"), f"{self._name}/sweep")
+        self._add(Purger(self._service), f"{self._name}/purge")
         self._add(Metering(self._service), f"{self._name}/metering")
         self._add(WebhookSender(self._service), f"{self._name}/webhooks")
         log.info("started %d threads", len(self._threads))

@@ -1,0 +1,72 @@
+"""The thread that empties runs which are being purged."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
+
+from verifier_service.bootstrap import Service
+from verifier_service.domain.errors import Contended, Unavailable
+from verifier_service.domain.ports.store import Transaction
+from verifier_service.services.purge import purge_step
+
+log = logging.getLogger(__name__)
+
+Step: TypeAlias = Callable[[Transaction], bool]
+
+EVERY_S = 1.0
+REST = 0.5  # of the time that a step took, for everybody else
+PAGES = 2_000  # of a SQLite file, 8 MB
+
+
+class Purger:
+    """Goes on with every purge that is under way, one step after the other, wherever it was left.
+
+    There may be one in every process: steps of one run queue at its row.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        """Look once a second until stopped. An error is logged and the next look tries again."""
+        while not self._stopping.wait(EVERY_S):
+            try:
+                self.purge_all()
+            except (Contended, Unavailable):
+                log.info("a purge was in another's way, or the database is away; it is tried again")
+            except Exception:
+                log.exception("a purge failed; it is tried again")
+
+    def stop(self) -> None:
+        """End after the running step."""
+        self._stopping.set()
+
+    def purge_all(self) -> None:
+        """Bring every purge to its end, unless it is stopped before."""
+        with self._service.store.read() as tx:
+            places = tx.retention.purging()
+        for project, run in places:
+            if self._purge(project, run):
+                log.info("run %s of %s is purged", run, project)
+
+    def _purge(self, project: str, run: str) -> bool:
+        if not self._steps(partial(purge_step, project=project, run=run)):
+            return False
+        self._service.dispatcher.announce(project, run)
+        self._steps(lambda tx: not tx.retention.give_back(PAGES))
+        return True
+
+    def _steps(self, step: Step) -> bool:
+        """Take steps until one says that it was the last; False when stopped before."""
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            if self._service.unit(step):
+                return True
+            self._stopping.wait(REST * (time.monotonic() - began))
+        return False
