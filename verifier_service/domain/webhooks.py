@@ -51,9 +51,12 @@ class ReplayRequest(Request):
 
 
 class Webhook(Record):
-    """A registered endpoint. ``failing_since``: no attempt has succeeded since; ``streak``: how many failed
-    in a row, those at once counted as one; ``paused_until``: nothing is tried before. ``disabled_reason``: ``operator``, ``gone`` (it
-    answered 410) or ``failing`` (for too long)."""
+    """A registered endpoint.
+
+    ``failing_since``: no attempt has succeeded since; ``streak``: how many failed in a row, those at once
+    counted as one; ``paused_until``: nothing is tried before. ``disabled_reason``: ``operator``, ``gone``
+    (it answered 410) or ``failing`` (for too long).
+    """
 
     id: str
     url: str
