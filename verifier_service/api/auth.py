@@ -30,7 +30,8 @@ async def caller(
     context: InContext,
     sent: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)],
 ) -> Key:
-    """The key of the caller. Raises ``Unauthenticated``, or ``Forbidden`` when it lacks a scope."""
+    """The key of the caller. Raises ``Unauthenticated``, ``Forbidden`` when it lacks a scope, and
+    ``Overloaded`` when it calls too often."""
     if sent is None:
         raise Unauthenticated("no_key", "send an API key as 'Authorization: Bearer KEY'")
     return await _allowed(required, context, sent.credentials)
@@ -57,6 +58,7 @@ async def _allowed(required: SecurityScopes, context: InContext, token: str) -> 
     missing = [scope for scope in required.scopes if scope not in held]
     if missing:
         raise Forbidden("missing_scope", f"this call needs a key with the scope {missing[0]!r}")
+    context.admission.request(key)
     return key
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from verifier_service.api.backpressure import Admission
 from verifier_service.api.gather import Gatherer
 from verifier_service.api.key_cache import KeyCache
 from verifier_service.api.pages import Pages
@@ -25,6 +26,7 @@ class Context:
     gatherer: Gatherer
     keys: KeyCache
     pages: Pages
+    admission: Admission
     alive: Callable[[], bool]
     salts: dict[str, str] = field(default_factory=dict)
 
@@ -37,6 +39,7 @@ class Context:
             gatherer=Gatherer(service, foresight=foresight),
             keys=KeyCache(service.store),
             pages=Pages(service.store),
+            admission=Admission(service),
             alive=alive,
         )
 

@@ -39,19 +39,6 @@ RETRY_AFTER_S = "1"
 CLIENT_GONE = 499
 PARTS_OF_A_REQUEST = ("body", "query", "path", "header", "cookie")
 
-STATUSES: Mapping[type[VerificationError], HTTPStatus] = {
-    InvalidInput: HTTPStatus.UNPROCESSABLE_ENTITY,
-    Unauthenticated: HTTPStatus.UNAUTHORIZED,
-    Forbidden: HTTPStatus.FORBIDDEN,
-    Gone: HTTPStatus.GONE,
-    NotFound: HTTPStatus.NOT_FOUND,
-    Conflict: HTTPStatus.CONFLICT,
-    BudgetExhausted: HTTPStatus.PAYMENT_REQUIRED,
-    Contended: HTTPStatus.SERVICE_UNAVAILABLE,
-    Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
-    VerifierFailure: HTTPStatus.INTERNAL_SERVER_ERROR,
-}
-
 
 class ClientGone(Exception):
     """The client closed the connection before its answer was ready."""
@@ -71,6 +58,35 @@ class LimitExceeded(InvalidInput):
     def __init__(self, code: str, message: str, *, limit: float, field: str | None = None) -> None:
         super().__init__(code, message, field=field)
         self.limit = limit
+
+
+class Overloaded(VerificationError):
+    """More was sent than is taken now: nothing of it was stored, and after ``retry_after_s`` seconds there
+    will be room."""
+
+    retryable = True
+
+    def __init__(
+        self, code: str, message: str, *, limit: float, retry_after_s: int, field: str | None = None
+    ) -> None:
+        super().__init__(code, message, field=field)
+        self.limit = limit
+        self.retry_after_s = retry_after_s
+
+
+STATUSES: Mapping[type[VerificationError], HTTPStatus] = {
+    InvalidInput: HTTPStatus.UNPROCESSABLE_ENTITY,
+    Unauthenticated: HTTPStatus.UNAUTHORIZED,
+    Forbidden: HTTPStatus.FORBIDDEN,
+    Gone: HTTPStatus.GONE,
+    NotFound: HTTPStatus.NOT_FOUND,
+    Conflict: HTTPStatus.CONFLICT,
+    BudgetExhausted: HTTPStatus.PAYMENT_REQUIRED,
+    Overloaded: HTTPStatus.TOO_MANY_REQUESTS,
+    Contended: HTTPStatus.SERVICE_UNAVAILABLE,
+    Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+    VerifierFailure: HTTPStatus.INTERNAL_SERVER_ERROR,
+}
 
 
 def problem(status: int, code: str, detail: str, **extra: Any) -> Response:
@@ -96,7 +112,9 @@ def of_error(error: VerificationError) -> Response:
         headers = {"WWW-Authenticate": 'Bearer realm="verifier"'}
     elif status is HTTPStatus.SERVICE_UNAVAILABLE:
         headers = {"Retry-After": RETRY_AFTER_S}
-    limit = error.limit if isinstance(error, LimitExceeded) else None
+    elif isinstance(error, Overloaded):
+        headers = {"Retry-After": str(error.retry_after_s)}
+    limit = error.limit if isinstance(error, LimitExceeded | Overloaded) else None
     return problem(
         status,
         error.code,
@@ -126,7 +144,7 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
             "description": HTTPStatus(status).phrase,
             "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
         }
-        for status in sorted({401, 403, 422, 503, *statuses})
+        for status in sorted({401, 403, 422, 429, 503, *statuses})
     }
 
 

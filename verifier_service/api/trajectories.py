@@ -42,11 +42,13 @@ RECORD_BYTES = 1_000  # a reward record in JSON, roughly
 async def submit(run: RunId, request: Request, caller: Submitter, context: InContext) -> Response:
     """Take trajectories in; with ``wait``, hold the answer until their rewards have come so far.
 
-    Scope: `submit`. A bad item is `invalid` and its neighbours go on. Unknown runs are created.
+    Scope: `submit`. A bad item is `invalid` and its neighbours go on. Unknown runs are created. With 429
+    (`rate_limited`, `queue_full`) nothing of the batch is stored: send it again after `Retry-After`.
     """
     raw = await request.body()
     batch: Batch = await by_size(len(raw), parse_batch, raw, context.service.settings.max_batch)
     wait = allowed(context, batch.wait or NO_WAIT)
+    await context.admission.batch(caller, run, len(batch.items))
     taken = await context.gatherer.submit(
         caller.project, run, [parsed.item for parsed in batch.items], eager=wait.seconds >= EAGER_S
     )

@@ -71,6 +71,10 @@ class Runs(Protocol):
         """(project, run) of all runs in ``state``."""
         ...
 
+    def queued(self) -> dict[tuple[str, str], int]:
+        """How many checks are queued for machines, for every (project, run) that pays for some."""
+        ...
+
     def report(self, project: str, run: str) -> RunReport:
         """Counts and spend. Raises ``NotFound``."""
         ...
