@@ -13,6 +13,8 @@ def configure_logging(level: str, *, as_json: bool) -> None:
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
+        structlog.stdlib.ExtraAdder(allow=["story"]),
+        _of_the_story,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     # Tracebacks without local variables: those hold keys, bodies and references.
@@ -35,3 +37,8 @@ def configure_logging(level: str, *, as_json: bool) -> None:
     root.handlers = [handler]
     root.setLevel(level.upper())
     logging.getLogger("uvicorn.access").setLevel("WARNING")
+
+
+def _of_the_story(_: object, __: str, event: structlog.types.EventDict) -> structlog.types.EventDict:
+    """The ids that an event is about, as fields beside its own."""
+    return {**event.pop("story", {}), **event}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.support.server import running
+from tests.support.server import JUDGED, act, running, submit
 
 SCRIPT = """
 import logging, sys
@@ -34,6 +35,33 @@ def test_tracebacks_carry_no_local_variables(form: str) -> None:
     assert "RuntimeError: broken" in done.stderr
     assert "in handle" in done.stderr
     assert "SECRET-TOKEN" not in done.stderr
+
+
+def test_what_happens_is_logged_with_its_ids(tmp_path: Path) -> None:
+    settings = {"log_json": "true", "log_level": "debug", "foresight": "false"}
+    with running(tmp_path / "data", **settings) as server, server.client() as client:
+        client.put(f"/v1/ladders/{JUDGED['name']}", json=JUDGED).raise_for_status()
+        item = act("ok") | {"problem": {"prompt": "p", "reference": {"gold": "SECRET-GOLD"}}}
+        submit(client, "r", item)
+        case = client.get(f"/v1/runs/r/trajectories/{item['id']}").json()
+        log = server.log()
+    lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+    told = {line["event"]: line for line in lines}
+    assert told["trajectories taken in"]["created"] == 1
+    issued, attempt = told["record issued"], told["attempt succeeded"]
+    assert (issued["project"], issued["run"], issued["trajectory"]) == ("default", "r", item["id"])
+    assert issued["status"] == "final"
+    assert attempt["check"] in {demand["check"]["key"] for demand in case["demands"]}
+    assert (attempt["verifier"], attempt["tier"], attempt["attempt"]) == ("hostile", "fast", 1)
+    assert attempt["worker"].startswith("embedded/")
+    assert "SECRET-GOLD" not in log
+
+
+def test_events_of_the_fast_tier_are_for_who_looks_for_them(tmp_path: Path) -> None:
+    with running(tmp_path / "data", log_json="true") as server, server.client() as client:
+        client.put(f"/v1/ladders/{JUDGED['name']}", json=JUDGED).raise_for_status()
+        submit(client, "r", act("ok"))
+        assert "record issued" not in server.log()
 
 
 def test_clients_that_leave_mid_body_are_no_errors_and_leave_no_secret(tmp_path: Path) -> None:

@@ -87,11 +87,13 @@ def _sqlite_listed(element: _listed, compiler: SQLCompiler, **options: Any) -> s
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """What every part of a transaction works with. ``counts`` are told once it is committed."""
+    """What every part of a transaction works with. ``counts`` and ``events`` are told once it is
+    committed."""
 
     connection: Connection
     postgres: bool
     counts: Counter[Series] = field(default_factory=Counter)
+    events: list[tuple[int, str, Mapping[str, Any]]] = field(default_factory=list)
 
     def count(self, name: str, tier: Tier | None = None, kind: str = "", amount: int = 1) -> None:
         """Count something of this transaction."""

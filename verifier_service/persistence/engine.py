@@ -70,8 +70,10 @@ def _sqlite(url: URL, begin: str, *, read_only: bool) -> Engine:
 
     def prepare(connection: Any, _record: Any) -> None:
         cursor = connection.cursor()
-        # Of a new file: what a purge frees can be returned to the file system without a copy of the file.
-        cursor.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        if cursor.execute("PRAGMA page_count").fetchone() == (0,):
+            # What a purge frees can then be returned to the file system without a copy of the file. Asked
+            # of a file that has pages, it waits for nobody: the writer makes it fail.
+            cursor.execute("PRAGMA auto_vacuum = INCREMENTAL")
         _into_wal(cursor)
         cursor.execute("PRAGMA synchronous = FULL")
         cursor.execute("PRAGMA foreign_keys = ON")

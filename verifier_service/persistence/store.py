@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -31,6 +32,8 @@ from verifier_service.persistence.trajectories import SqlTrajectories
 from verifier_service.persistence.webhook_outbox import SqlOutbox
 from verifier_service.persistence.webhooks import SqlWebhooks
 from verifier_service.persistence.workers import SqlWorkers
+
+story = logging.getLogger("verifier_service.story")
 
 TURN_TIMEOUT_S = 30.0
 _RETRY_STATES = {"40001", "40P01", "55P03"}  # serialization, deadlock, lock not available
@@ -64,6 +67,11 @@ class SqlTransaction:
         """Database time."""
         return self._database.now()
 
+    def tell(self, event: str, *, level: int = logging.DEBUG, **fields: str | int | float | None) -> None:
+        """Log an event of this transaction, once it is committed."""
+        if story.isEnabledFor(level):
+            self._database.events.append((level, event, fields))
+
     def count(self, name: str, tier: Tier | None = None, kind: str = "", amount: int = 1) -> None:
         """Count something that happened in this transaction."""
         self._database.count(name, tier, kind, amount)
@@ -71,13 +79,14 @@ class SqlTransaction:
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         """A nested scope that rolls back alone."""
-        before = self._database.counts.copy()
+        before, told = self._database.counts.copy(), len(self._database.events)
         try:
             with self._database.connection.begin_nested():
                 yield
         except BaseException:
             self._database.counts.clear()
             self._database.counts.update(before)
+            del self._database.events[told:]
             raise
 
     def try_lock(self, name: str) -> bool:
@@ -155,6 +164,8 @@ class SqlStore:
             yield SqlTransaction(database, self._cache)
         if database.counts:
             self._counted(database.counts)
+        for level, event, fields in database.events:
+            story.log(level, event, extra={"story": fields})
 
 
 @contextmanager

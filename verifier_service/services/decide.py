@@ -93,8 +93,16 @@ def decide(
             for case, decision in answers
         ]
     )
-    for decision in decisions:
+    for case, decision in answers:
         tx.count("decisions", decision.tier, decision.action)
+        tx.tell(
+            f"decided to {decision.action}",
+            project=project,
+            run=run,
+            trajectory=case.standing.id,
+            tier=decision.tier,
+            code=decision.code,
+        )
     return Decisions(pks=tuple(case.standing.pk for case in cases), woken=frozenset(woken))
 
 

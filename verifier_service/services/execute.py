@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -229,8 +230,28 @@ def report(
         if claim.pk in accepted:
             touched |= _withdraw_payer(tx, claim)
     touched.update(tx.demands.satisfy(sorted(accepted)))
+    for result, completion in zip(results, completions, strict=True):
+        _tell(tx, owner, taken.claims[result.id], completion, stale=completion.pk not in accepted)
     made = [one for one, result in zip(completions, results, strict=True) if isinstance(result, Done)]
     return Ended(accepted=frozenset(accepted), pks=tuple(sorted(touched)), counts=_counted(made, accepted))
+
+
+def _tell(tx: Transaction, owner: str, claim: Claim, completion: Completion, *, stale: bool) -> None:
+    """Attempts of the fast tier by the thousand are for who looks for them."""
+    failure = completion.failure
+    tx.tell(
+        "attempt discarded: its lease was lost" if stale else f"attempt {completion.state}",
+        level=logging.WARNING if stale else logging.DEBUG if claim.tier is Tier.FAST else logging.INFO,
+        project=claim.project,
+        run=claim.payer,
+        check=claim.key,
+        verifier=claim.verifier,
+        tier=claim.tier,
+        attempt=claim.fence,
+        worker=owner,
+        code=None if failure is None else failure.code,
+        cpu_s=round(completion.cost.cpu_s, 6),
+    )
 
 
 def _counted(completions: Sequence[Completion], accepted: Collection[int]) -> Counts:

@@ -97,6 +97,7 @@ def submit(
         created = {}
         _recall(tx, stored, slots)
     results = tuple(slot.result for slot in slots if slot.result is not None)
+    tx.tell("trajectories taken in", project=project, run=run, items=len(items), created=len(created))
     return Intake(results=results, created=created, cursor=stored.feed)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from verifier_service.domain.errors import NotFound
@@ -28,6 +29,17 @@ class Left:
 def reap(tx: Transaction) -> Left:
     """Requeue checks whose lease has expired; end those that have no attempt left."""
     moved = tx.checks.reap(REAP_LIMIT)
+    for pk in moved:
+        lost = tx.checks.view(pk)
+        tx.tell(
+            "lease expired: its worker is lost",
+            level=logging.WARNING,
+            run=lost.payer,
+            check=lost.key,
+            verifier=lost.verifier,
+            tier=lost.tier,
+            state=lost.state,
+        )
     return Left(pks=tuple(tx.demands.satisfy(moved)) if moved else ())
 
 

@@ -48,6 +48,18 @@ def settle(
         records = [_record(case, draft, now) for case, draft, _ in group]
         stored = tx.rewards.append(project, run, records)
         issued.extend(stored)
+        for one in stored:
+            tx.tell(
+                "record issued",
+                project=project,
+                run=run,
+                trajectory=one.trajectory,
+                status=one.status.value,
+                revision=one.revision,
+                seq=one.seq,
+                tier=one.tier,
+                reason=None if one.reason is None else one.reason.code,
+            )
         for (case, _, mark), record in zip(group, stored, strict=True):
             updates.append(_update(case, (record, mark), met_rank(case, record.status)))
     if updates:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -62,6 +63,11 @@ class Transaction(Protocol):
 
     def count(self, name: str, tier: Tier | None = None, kind: str = "", amount: int = 1) -> None:
         """Count something of this transaction, see ``ports.meters.Series``; in vain if it rolls back."""
+        ...
+
+    def tell(self, event: str, *, level: int = logging.DEBUG, **fields: str | int | float | None) -> None:
+        """Log an event of this transaction, once it is committed. ``fields`` name what it is about:
+        ``project``, ``run``, ``trajectory``, ``check`` (its key), ``verifier``, ``tier``, ``worker``."""
         ...
 
     def now(self) -> float:
