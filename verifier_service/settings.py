@@ -62,11 +62,11 @@ class Settings(BaseSettings):
     review_grace_s: float = Field(default=10.0, ge=0)
 
     webhook_http: bool = False
-    webhook_ports: tuple[int, ...] | None = None
-    webhook_allow: tuple[str, ...] = ()
+    webhook_ports: Annotated[tuple[int, ...] | None, NoDecode] = None
+    webhook_allow: Annotated[tuple[str, ...], NoDecode] = ()
     webhook_timeout_s: float = Field(default=20.0, gt=0)
     webhook_at_once: int = Field(default=8, ge=1, le=64)
-    webhook_schedule_s: tuple[float, ...] = SCHEDULE_S
+    webhook_schedule_s: Annotated[tuple[float, ...], NoDecode] = SCHEDULE_S
     webhook_disable_after_s: float = Field(default=432_000.0, gt=0)
     webhook_rotation_s: float = Field(default=86_400.0, ge=0)
     webhook_keep_s: float = Field(default=259_200.0, ge=0)
@@ -88,12 +88,12 @@ class Settings(BaseSettings):
     log_json: bool = False
     tracing: bool = False
 
-    @field_validator("worker_tags", mode="before")
+    @field_validator("worker_tags", "webhook_allow", "webhook_ports", "webhook_schedule_s", mode="before")
     @classmethod
-    def _tags_of_text(cls, value: object) -> object:
+    def _parts_of_text(cls, value: object) -> object:
         if not isinstance(value, str):
             return value
-        return tuple(tag for part in value.split(",") if (tag := part.strip()))
+        return tuple(part for found in value.split(",") if (part := found.strip()))
 
     @property
     def runs_workers(self) -> bool:

@@ -25,7 +25,7 @@ from verifier_service.settings import Settings
 LIMIT = 6
 SETTINGS = {
     "webhook_http": "true",
-    "webhook_allow": '["127.0.0.1"]',
+    "webhook_allow": "127.0.0.1",
     "webhook_timeout_s": "2",
     "max_webhooks": str(LIMIT),
 }

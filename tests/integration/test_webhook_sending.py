@@ -19,9 +19,9 @@ from tests.support.server import JUDGED, Server, act, fresh, identity, patience,
 
 SETTINGS = {
     "webhook_http": "true",
-    "webhook_allow": '["127.0.0.1"]',
+    "webhook_allow": "127.0.0.1",
     "webhook_timeout_s": "1",
-    "webhook_schedule_s": "[0.2, 0.4, 0.8, 1.6, 3.2, 6.4]",
+    "webhook_schedule_s": "0.2, 0.4, 0.8, 1.6, 3.2, 6.4",
 }
 
 
@@ -276,7 +276,7 @@ def test_replay_sends_all_again_with_the_same_ids(client: httpx.Client) -> None:
 
 def test_delivered_ones_are_pruned_and_failed_ones_kept(tmp_path: Path) -> None:
     run = fresh()
-    settings = SETTINGS | {"webhook_schedule_s": "[]", "webhook_keep_s": "0"}
+    settings = SETTINGS | {"webhook_schedule_s": "", "webhook_keep_s": "0"}
     with (
         server.running(tmp_path, **settings) as running,
         running.client() as client,
