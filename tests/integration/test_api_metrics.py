@@ -44,6 +44,9 @@ def test_counters_of_all_processes_are_scraped(tmp_path: Path) -> None:
             time.sleep(0.2)
     assert scraped['verifier_reward_records_total{status="final",tier="fast"}'] == 3.0
     assert scraped['verifier_spent_credits_total{account="compute"}'] > 0.0
+    assert scraped['verifier_wait_seconds_count{end="met"}'] == 1.0
+    assert 0.2 < scraped['verifier_wait_seconds_sum{end="met"}'] < 30.0
+    assert scraped['verifier_wait_seconds_count{end="timeout"}'] == 0.0
     assert scraped['verifier_reserved_credits{account="compute"}'] == 0.0
     assert scraped['verifier_workers{tier="fast"}'] == 1.0
     assert scraped['verifier_queue_oldest_seconds{tier="lab"}'] == 0.0

@@ -126,4 +126,5 @@ def metrics(caller: Operator, context: InContext) -> Response:  # noqa: ARG001 -
     """Queue depths, counters and waits. Scope `operate`."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(ServiceCollector(context))
-    return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+    scraped = generate_latest(registry) + generate_latest(context.hub.times.registry)
+    return Response(scraped, media_type=CONTENT_TYPE_LATEST)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
@@ -45,6 +47,7 @@ async def submit(run: RunId, request: Request, caller: Submitter, context: InCon
     Scope: `submit`. A bad item is `invalid` and its neighbours go on. Unknown runs are created. With 429
     (`rate_limited`, `queue_full`) nothing of the batch is stored: send it again after `Retry-After`.
     """
+    came_at = asyncio.get_running_loop().time()
     raw = await request.body()
     batch: Batch = await by_size(len(raw), parse_batch, raw, context.service.settings.max_batch)
     wait = allowed(context, batch.wait or NO_WAIT)
@@ -63,6 +66,7 @@ async def submit(run: RunId, request: Request, caller: Submitter, context: InCon
         seconds=wait.seconds,
         linger=wait.linger,
         caller=caller.id,
+        came_at=came_at,
     )
     seen = await attended(request, watching)
     answer = _answer(batch, taken, seen)

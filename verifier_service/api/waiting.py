@@ -18,6 +18,7 @@ from fastapi import Request
 
 from verifier_service.api.problems import ClientGone
 from verifier_service.api.threads import in_thread
+from verifier_service.api.wait_times import WaitTimes
 from verifier_service.bootstrap import Service
 from verifier_service.domain.cases import Standing
 from verifier_service.domain.errors import (
@@ -96,6 +97,7 @@ class Hub:
         self._wake = asyncio.Event()
         self._reader: asyncio.Task[None] | None = None
         self._closing = False
+        self.times = WaitTimes()
         self._unsubscribe = service.dispatcher.subscribe(self._announced)
 
     @property
@@ -114,12 +116,14 @@ class Hub:
         linger: float | None = None,
         beyond: int = 0,
         caller: str | None = None,
+        came_at: float | None = None,
     ) -> Seen:
         """Wait until every trajectory (pk -> id) has come as far as ``rank``, at most ``seconds``, and at
         most ``linger`` seconds after the first has.
 
         Only records after the feed position ``beyond`` count. Raises ``Unauthenticated`` once the key
-        ``caller`` is revoked.
+        ``caller`` is revoked. ``came_at``, on the loop's clock: since when the client waits, if not since
+        now.
         """
         return await self._enter(
             _Wait(
@@ -132,6 +136,7 @@ class Hub:
                 ids=tuple(pks.values()),
             ),
             seconds,
+            came_at,
         )
 
     async def run(
@@ -164,19 +169,24 @@ class Hub:
             wait.deadline = 0.0
         self._wake.set()
 
-    async def _enter(self, wait: _Wait, seconds: float) -> Seen:
+    async def _enter(self, wait: _Wait, seconds: float, came_at: float | None = None) -> Seen:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self._wake, self._reader = loop, asyncio.Event(), None
-        wait.deadline = 0.0 if self._closing else loop.time() + seconds
+        now, met = loop.time(), None
+        wait.deadline = 0.0 if self._closing else now + seconds
         self._waits.add(wait)
         if self._reader is None:
             self._reader = loop.create_task(self._read_on())
         self._wake.set()
         try:
-            return await wait.future
+            seen = await wait.future
+            met = seen.met
+            return seen
         finally:
             self._waits.discard(wait)
+            if seconds > 0:
+                self.times.ended(loop.time() - (now if came_at is None else came_at), met=met)
 
     def _announced(self, project: str, run: str) -> None:
         """Called on the committing thread: note the run, and tell the loop unless that is under way."""
