@@ -89,6 +89,15 @@ def test_runs(shell: Shell) -> None:
     assert "no run" in shell("runs", "show", "unknown", code=1).stderr
 
 
+def test_workers(shell: Shell) -> None:
+    seen = _until_there(shell, "workers")
+    assert {one["card"]["tier"] for one in seen} == {"fast", "simulation", "high_fidelity"}
+    told = shell("workers").stdout
+    assert "alive" in told
+    assert "GiB" in told
+    assert "does not run missing 1: needs the extra 'chem'" in told
+
+
 def test_ladders_verifiers_and_reviews(shell: Shell, tmp_path: Path) -> None:
     [ladder] = shell.json("ladders", "show", LADDER)
     spec = ladder["spec"] | {
