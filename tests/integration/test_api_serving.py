@@ -68,7 +68,8 @@ def test_the_life_of_a_server(tmp_path: Path) -> None:
         assert "cannot listen on" in taken
         with first.client() as client:
             assert client.get("/healthz").json()["status"] == "ok"
-            assert client.get("/readyz").json() == {"ready": True, "database": True, "workers": True}
+            ready = {"ready": True, "database": True, "workers": True, "sweep": True, "missing": []}
+            assert client.get("/readyz").json() == ready
             client.put(f"/v1/ladders/{JUDGED['name']}", json=JUDGED).raise_for_status()
             client.post("/v1/runs/r/trajectories", json={"trajectories": [item]}).raise_for_status()
             soon(lambda: "runs" in str(client.get("/v1/runs/r/trajectories/t").json()["waiting"]))

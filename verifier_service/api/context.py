@@ -12,6 +12,7 @@ from verifier_service.api.backpressure import Admission
 from verifier_service.api.gather import Gatherer
 from verifier_service.api.key_cache import KeyCache
 from verifier_service.api.pages import Pages
+from verifier_service.api.probe import Probe
 from verifier_service.api.waiting import Hub
 from verifier_service.bootstrap import Service
 
@@ -27,6 +28,7 @@ class Context:
     keys: KeyCache
     pages: Pages
     admission: Admission
+    probe: Probe
     alive: Callable[[], bool]
     salts: dict[str, str] = field(default_factory=dict)
 
@@ -40,12 +42,14 @@ class Context:
             keys=KeyCache(service.store),
             pages=Pages(service.store),
             admission=Admission(service),
+            probe=Probe(service.store, service.settings.project),
             alive=alive,
         )
 
 
-def context_of(request: Request) -> Context:
-    """The context of the application that serves ``request``."""
+async def context_of(request: Request) -> Context:
+    """The context of the application that serves ``request``. On the loop: a plain function would take a
+    thread, and those may all hang."""
     context: Context = request.app.state.context
     return context
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Literal
 
 from fastapi import APIRouter, Response
 
 from verifier_service.api.context import InContext
 from verifier_service.domain.records import Record
-
-log = logging.getLogger(__name__)
 
 router = APIRouter(tags=["health"])
 
@@ -23,11 +20,14 @@ class Health(Record):
 
 
 class Readiness(Record):
-    """What the service needs to do its work."""
+    """What the service needs to do its work: a migrated ``database`` that answers, living ``workers`` of
+    this process, and some process that sweeps. ``missing`` names what there is not."""
 
     ready: bool
     database: bool
     workers: bool
+    sweep: bool
+    missing: tuple[str, ...] = ()
 
 
 @router.get("/healthz")
@@ -37,16 +37,10 @@ async def healthz(context: InContext) -> Health:
 
 
 @router.get("/readyz", responses={503: {"model": Readiness, "description": "Not ready"}})
-def readyz(context: InContext, response: Response) -> Readiness:
-    """The database is reachable and migrated, the workers live. No key needed."""
-    database = True
-    try:
-        with context.service.store.read() as tx:
-            database = context.service.settings.project in tx.projects.names()
-    except Exception:
-        log.exception("the database is not ready")
-        database = False
-    workers = context.alive()
-    ready = database and workers
-    response.status_code = 200 if ready else 503
-    return Readiness(ready=ready, database=database, workers=workers)
+async def readyz(context: InContext, response: Response) -> Readiness:
+    """Whether the service can do its work, answered within three seconds. No key needed."""
+    found = await context.probe.look()
+    parts = {"database": found.database, "workers": context.alive(), "sweep": found.sweep}
+    missing = tuple(name for name, there in parts.items() if not there)
+    response.status_code = 503 if missing else 200
+    return Readiness(ready=not missing, missing=missing, **parts)
