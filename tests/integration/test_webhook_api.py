@@ -19,6 +19,7 @@ from tests.support.server import Server, fresh, identity, submit
 from verifier_service import bootstrap
 from verifier_service.cli.application import app
 from verifier_service.client import AsyncClient, CallRefused, Client, NotFound
+from verifier_service.domain.errors import InvalidInput
 from verifier_service.services import tenants
 from verifier_service.settings import Settings
 
@@ -253,6 +254,22 @@ def test_the_command_line(running: Server, client: httpx.Client, taker: Receiver
     assert "not delivered: http_status: 500" in shell("test", name, code=1)
     assert "removed" in shell("remove", name)
     assert "no webhook" in shell("deliveries", name, code=1)
+
+
+def test_settings_that_are_no_addresses_are_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VERIFIER_WEBHOOK_ALLOW", "10.0.0.0/8, fd00::/8, hooks.internal")
+    monkeypatch.setenv("VERIFIER_WEBHOOK_PORTS", "443,9443")
+    monkeypatch.setenv("VERIFIER_WEBHOOK_SCHEDULE_S", "1.5,2")
+    chosen = Settings(data=tmp_path)
+    assert chosen.webhook_allow == ("10.0.0.0/8", "fd00::/8", "hooks.internal")
+    assert chosen.webhook_ports == (443, 9443)
+    assert chosen.webhook_schedule_s == (1.5, 2.0)
+    for wrong in ("10.0.0.0/99", "http://hooks.internal", "a b", "*"):
+        with pytest.raises(InvalidInput) as refused:
+            bootstrap.build(Settings(data=tmp_path, webhook_allow=(wrong,)))
+        assert (refused.value.field, wrong in refused.value.message) == ("VERIFIER_WEBHOOK_ALLOW", True)
 
 
 def test_the_page_s_receiver_verifies_what_is_sent(running: Server, client: httpx.Client) -> None:

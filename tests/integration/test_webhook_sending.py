@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from tests.support import server
-from tests.support.databases import PostgresServer
+from tests.support.databases import PostgresServer, postgres_server
 from tests.support.receivers import Received, Receiver, receiver
 from tests.support.server import JUDGED, Server, act, fresh, identity, patience, submit
 
@@ -339,6 +339,20 @@ def test_two_servers_on_one_database_send_once(postgres: PostgresServer, tmp_pat
             molecules(client, later, 20)
             await_feed(client, taker, run, later)
             assert taker.forged == 0
+
+
+def test_a_database_that_restarts_loses_nothing(tmp_path: Path) -> None:
+    run = fresh()
+    with postgres_server() as postgres, receiver(delay_s=0.03) as taker:
+        assert postgres.process is not None, "TEST_PG_URL is not ours to restart"
+        settings = SETTINGS | {"database_url": postgres.empty()}
+        with server.running(tmp_path, **settings) as running, running.client() as client:
+            register(client, taker)
+            molecules(client, run, 80)
+            taker.await_records(5)
+            postgres.process.restart(pause_s=1.0)
+            soon(lambda: client.get("/v1/runs").status_code == 200)
+            await_feed(client, taker, run, seconds=60)
 
 
 def test_the_log_and_the_api_never_show_a_secret(running: Server, client: httpx.Client) -> None:

@@ -120,7 +120,11 @@ class Receiver:
                 super().setup()
 
             def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
+                length = int(self.headers["Content-Length"])
+                body = self.rfile.read(length)
+                if len(body) < length:  # the sender was killed in the middle
+                    self.close_connection = True
+                    return
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 self.send_response(receiver.take(headers, body, self.path))
                 for name, value in receiver.headers.items():

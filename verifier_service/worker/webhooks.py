@@ -134,7 +134,10 @@ class WebhookSender:
         return self._lead is not None
 
     def _start(self, webhooks: list[int]) -> None:
-        self._lanes = {pk: lane for pk, lane in self._lanes.items() if not lane[1].done()}
+        for webhook in [pk for pk, (_, task) in self._lanes.items() if task.done()]:
+            _, task = self._lanes.pop(webhook)
+            if task.exception() is not None:
+                log.error("webhook %d: its lane broke; it begins anew", webhook, exc_info=task.exception())
         for webhook in webhooks:
             if webhook not in self._lanes:
                 lane = Lane(self._service, webhook, self._in_thread)
