@@ -17,9 +17,12 @@ import pytest
 from tests.support.brokers import Broker
 from tests.support.cluster import LEASE_S, Cluster, cluster, engines
 from tests.support.databases import PostgresServer
+from tests.support.receivers import Receiver
+from tests.support.receivers import receiver as receiving
 from verifier_service.client import Client, Wait
 
 COUNT = 300
+HOOKS = {"webhook_http": "true", "webhook_allow": "127.0.0.1/32"}
 MOLECULES = 120
 LADDER: dict[str, Any] = {
     "name": "carbons",
@@ -44,7 +47,7 @@ def machines() -> Iterator[tuple[PostgresServer, Broker]]:
 
 @pytest.fixture(scope="module")
 def undisturbed(machines: tuple[PostgresServer, Broker]) -> Told:
-    with cluster(*machines) as service:
+    with cluster(*machines, **HOOKS) as service:
         told = play(service, lambda: None)
     assert {status for status, *_ in told.values()} == {"final"}
     assert {tier for _, tier, *_ in told.values()} == {"fast", "high_fidelity"}
@@ -62,10 +65,12 @@ def batch() -> list[dict[str, Any]]:
     return items
 
 
-def play(service: Cluster, disturb: Callable[[], object]) -> Told:
-    """Submit, disturb, wait until all is settled: what every trajectory got. The books are checked."""
-    with service.client() as client:
+def play(service: Cluster, disturb: Callable[[], object], *, repeats: bool = False) -> Told:
+    """Submit, disturb, wait until all is settled: what every trajectory got. The books are checked, and
+    that an endpoint was told of every record: once, unless a sender that is killed ``repeats`` itself."""
+    with receiving() as receiver, service.client() as client:
         client.put_ladder("carbons", LADDER)
+        client.add_webhook(receiver.url)
         handed = client.submit("r", batch())
         assert {str(result.status) for result in handed.results} == {"accepted"}
         disturbing = threading.Thread(target=disturb)
@@ -74,8 +79,20 @@ def play(service: Cluster, disturb: Callable[[], object]) -> Told:
         disturbing.join()
         # What came late must change nothing.
         assert settled(client) == told
+        audit_webhooks(service, receiver, repeats=repeats)
     audit(service)
     return told
+
+
+def audit_webhooks(service: Cluster, receiver: Receiver, *, repeats: bool) -> None:
+    """One event per record, and one record per event."""
+    issued = {int(seq) for (seq,) in service.sql("SELECT seq FROM rewards")}  # type: ignore[call-overload]
+    told = receiver.await_records(len(issued), 60)
+    assert sorted(told.values()) == [("r", seq) for seq in sorted(issued)]
+    if not repeats:
+        assert set(receiver.events().values()) == {1}
+    sent = service.sql("SELECT state, count(*) FROM deliveries GROUP BY state")
+    assert dict(sent) == {"delivered": len(issued)}
 
 
 def settled(client: Client) -> Told:
@@ -132,7 +149,7 @@ def assert_same(disturbed: Told, undisturbed: Told) -> None:
 def test_a_worker_dies_at_a_point_of_the_story(
     machines: tuple[PostgresServer, Broker], undisturbed: Told, point: str
 ) -> None:
-    with cluster(*machines, tiers=("fast", "high_fidelity")) as service:
+    with cluster(*machines, tiers=("fast", "high_fidelity"), **HOOKS) as service:
         sign = service.folder / "sign"
         service.work("simulation", "tests.support.crashing", point, str(sign)).await_ready()
 
@@ -149,7 +166,7 @@ def test_a_worker_dies_at_a_point_of_the_story(
 def test_workers_are_killed_while_they_work(
     machines: tuple[PostgresServer, Broker], undisturbed: Told
 ) -> None:
-    with cluster(*machines) as service:
+    with cluster(*machines, **HOOKS) as service:
 
         def disturb() -> None:
             for tier in ("simulation", "high_fidelity", "fast"):
@@ -165,7 +182,7 @@ def test_workers_are_killed_while_they_work(
 def test_a_worker_hangs_beyond_its_lease(
     machines: tuple[PostgresServer, Broker], undisturbed: Told
 ) -> None:
-    with cluster(*machines) as service:
+    with cluster(*machines, **HOOKS) as service:
         second = service.work("simulation")
 
         def disturb() -> None:
@@ -184,7 +201,7 @@ def test_the_broker_is_away_and_comes_back(
     machines: tuple[PostgresServer, Broker], undisturbed: Told
 ) -> None:
     redis = machines[1]
-    with cluster(*machines) as service:
+    with cluster(*machines, **HOOKS) as service:
 
         def disturb() -> None:
             redis.stop()
@@ -199,21 +216,21 @@ def test_the_broker_is_away_and_comes_back(
 def test_postgres_restarts(machines: tuple[PostgresServer, Broker], undisturbed: Told) -> None:
     postgres = machines[0].process
     assert postgres is not None
-    with cluster(*machines) as service:
+    with cluster(*machines, **HOOKS) as service:
 
         def disturb() -> None:
             for _ in range(2):
                 time.sleep(1)
                 postgres.restart(pause_s=1)
 
-        told = play(service, disturb)
+        told = play(service, disturb, repeats=True)
     assert_same(told, undisturbed)
 
 
 def test_an_api_process_is_killed_while_somebody_waits(
     machines: tuple[PostgresServer, Broker], undisturbed: Told
 ) -> None:
-    with cluster(*machines) as service:
+    with cluster(*machines, **HOOKS) as service:
         service.serve()
 
         def disturb() -> None:
@@ -226,18 +243,20 @@ def test_an_api_process_is_killed_while_somebody_waits(
                 waiting.post("/v1/runs/r/rewards/query", json=body | {"ids": [f"t{COUNT - 1}"]}, timeout=90)
             killer.join()
 
-        with service.client(1) as client:
+        with receiving() as receiver, service.client(1) as client:
             client.put_ladder("carbons", LADDER)
+            client.add_webhook(receiver.url)
             client.submit("r", batch())
             disturb()
             told = settled(client)
+            audit_webhooks(service, receiver, repeats=True)
         audit(service)
     assert_same(told, undisturbed)
 
 
 def test_wakes_come_twice_or_never(machines: tuple[PostgresServer, Broker], undisturbed: Told) -> None:
     redis = machines[1]
-    with cluster(*machines) as service:
+    with cluster(*machines, **HOOKS) as service:
 
         def disturb() -> None:
             from verifier_service.dispatch.celery import WAKE_TASK, celery_app
@@ -257,7 +276,7 @@ def test_wakes_come_twice_or_never(machines: tuple[PostgresServer, Broker], undi
 
 
 def test_two_sweeps_at_once(machines: tuple[PostgresServer, Broker], undisturbed: Told) -> None:
-    with cluster(*machines) as service:
+    with cluster(*machines, **HOOKS) as service:
         for _ in range(2):
             service.serve("tests.support.leading")
         told = play(service, lambda: None)
@@ -267,7 +286,7 @@ def test_two_sweeps_at_once(machines: tuple[PostgresServer, Broker], undisturbed
 
 def test_a_worker_whose_clock_is_wrong(machines: tuple[PostgresServer, Broker], undisturbed: Told) -> None:
     faketime = faketime_library()
-    with cluster(*machines, tiers=("fast", "high_fidelity")) as service:
+    with cluster(*machines, tiers=("fast", "high_fidelity"), **HOOKS) as service:
         prefix = ("env", f"LD_PRELOAD={faketime}", "FAKETIME=+1h", "DONT_FAKE_MONOTONIC=1")
         service.work("simulation", prefix=prefix).await_ready()
         told = play(service, lambda: None)
