@@ -14,9 +14,9 @@ branch_labels: str | None = None
 depends_on: str | None = None
 
 INDEXES = (
-    ("ix_runs_purging", "runs", "pk", "purging_at IS NOT NULL AND purged_at IS NULL"),
-    ("ix_demands_check", "demands", "check_pk", "check_pk IS NOT NULL"),
-    ("ix_reviews_check", "reviews", "check_pk", "check_pk IS NOT NULL"),
+    ("ix_runs_purging", "runs", ["pk"], "purging_at IS NOT NULL AND purged_at IS NULL"),
+    ("ix_demands_check", "demands", ["check_pk", "state"], "check_pk IS NOT NULL"),
+    ("ix_reviews_check", "reviews", ["check_pk"], None),
 )
 
 
@@ -24,9 +24,9 @@ def upgrade() -> None:
     # Neither rewrites the table, on either database.
     op.add_column("runs", sa.Column("purging_at", sa.Double(), nullable=True))
     op.add_column("runs", sa.Column("purged_at", sa.Double(), nullable=True))
-    for name, table, column, predicate in INDEXES:
-        where = sa.text(predicate)
-        op.create_index(name, table, [column], sqlite_where=where, postgresql_where=where)
+    for name, table, columns, predicate in INDEXES:
+        where = None if predicate is None else sa.text(predicate)
+        op.create_index(name, table, columns, sqlite_where=where, postgresql_where=where)
 
 
 def downgrade() -> None:

@@ -114,11 +114,11 @@ class SqlDemands:
         return ordered([row.trajectory for row in self._db.all(found)])
 
     def unadvanced(self, limit: int) -> list[int]:
-        # The sum keeps SQLite from walking the index of every demand there ever was, for its order.
+        # The sum and the function keep SQLite from walking indexes of every demand there ever was.
         trajectory = (_demands.c.trajectory + 0).label("pk")
         found = (
             select(trajectory)
-            .join(_checks, _checks.c.pk == _demands.c.check_pk)
+            .join(_checks, _checks.c.pk == func.coalesce(_demands.c.check_pk, 0))
             .where(sql(f"demands.{tables.REQUESTED}"), _checks.c.state.not_in(_live_values()))
             .distinct()
         )

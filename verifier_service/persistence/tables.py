@@ -271,7 +271,8 @@ _where("uq_demands_standing", ["trajectory", "path"], demands, STANDING, unique=
 REQUESTED = "state = 'requested'"
 _where("ix_demands_requested", ["check_pk"], demands, REQUESTED)
 # Whether a check is cited at all: what a purge asks of every check, and the foreign key of every deletion.
-_where("ix_demands_check", ["check_pk"], demands, "check_pk IS NOT NULL")
+# With the state, so that SQLite, which prefers it, finds the requested among very many others.
+_where("ix_demands_check", ["check_pk", "state"], demands, "check_pk IS NOT NULL")
 HELD = "state = 'held'"
 _where("ix_demands_held", ["run", "rank"], demands, HELD)
 
@@ -311,7 +312,7 @@ reviews = Table(
     CheckConstraint("approvals >= 1", name="approvals"),
     CheckConstraint("state <> 'decided' OR effective_at IS NOT NULL", name="effective"),
 )
-_where("ix_reviews_check", ["check_pk"], reviews, "check_pk IS NOT NULL")
+Index("ix_reviews_check", reviews.c.check_pk)
 PENDING = "state IN ('decided', 'open')"
 _where("uq_reviews_check_pending", ["check_pk"], reviews, PENDING, unique=True)
 OPEN = "state = 'open'"
