@@ -1,6 +1,6 @@
 """A large run is archived and purged beside a run that goes on: how long, how much memory, how much space.
 
-    python -m benchmarks.retention [--count 100000] [--databases sqlite postgres]
+    python -m benchmarks.retention [--count 100000] [--databases sqlite postgres] [--layouts jsonl parquet]
 
 The run is stored through the ports: trajectories of about 3 kB with five turns, three checks each, two
 records each; one trajectory in ten shares its checks with a run that stays. Then a real server works on it,
@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,6 @@ SHARED = 10  # one in so many
 ASIDE = "aside"
 ENDS = ("a", "en", "ilo", "or", "um", "ya")
 WORDS = [f"{first}{second}" for first in "bcdfghklmnprst" for second in ENDS]
-    f"{first}{second}" for first in "bcdfghklmnprst" for second in ("a", "en", "ilo", "or", "um", "ya")
-]
 SAMPLE_S = 0.05
 
 
@@ -182,13 +181,15 @@ def command(server: Server, *words: str) -> tuple[float, Watch]:
     return time.monotonic() - began, watch
 
 
-def measure(name: str, url: str, folder: Path, count: int, size: Any) -> None:
+def measure(
+    name: str, url: str, folder: Path, given: argparse.Namespace, size: Callable[[], float]
+) -> None:
     """One database from filling it to what is left."""
-    began = time.monotonic()
+    began, count = time.monotonic(), given.count
     fill(url, count)
     print(f"{name}: {count} trajectories stored in {time.monotonic() - began:.0f} s, {size():.0f} MB")
     with running(folder / "data", database_url=url, project=PROJECT) as server:
-        for layout in ("jsonl", "parquet"):
+        for layout in given.layouts:
             out = folder / layout
             took, watch = command(server, "runs", "archive", RUN, "--out", str(out), "--format", layout)
             written = sum(file.stat().st_size for file in out.iterdir()) / 1e6
@@ -209,23 +210,23 @@ def _memory(watch: Watch) -> str:
     return f"{server}; command {worked['command']:.0f} s CPU, at most {most['command']:.0f} MiB"
 
 
-def on_sqlite(folder: Path, count: int) -> None:
+def on_sqlite(folder: Path, given: argparse.Namespace) -> None:
     """SQLite on disk."""
     file = folder / "verifier.db"
 
-    measure("SQLite", f"sqlite:///{file}", folder, count, lambda: file.stat().st_size / 1e6)
+    measure("SQLite", f"sqlite:///{file}", folder, given, lambda: file.stat().st_size / 1e6)
     print(f"  after the server has stopped: {file.stat().st_size / 1e6:.0f} MB")
 
 
-def on_postgres(folder: Path, count: int) -> None:
+def on_postgres(folder: Path, given: argparse.Namespace) -> None:
     """Postgres on disk, with durable commits."""
     with postgres_server(durable=True) as server:
         url = server.empty()
-        measure("PostgreSQL", url, folder, count, lambda: _database(url))
+        measure("PostgreSQL", url, folder, given, lambda: _database(url))
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("VACUUM")
         print(f"  after VACUUM: {_database(url):.0f} MB")
-        refill(url, count)
+        refill(url, given.count)
 
 
 def refill(url: str, count: int) -> None:
@@ -252,10 +253,12 @@ def main() -> None:
     parser.add_argument(
         "--databases", nargs="+", choices=("sqlite", "postgres"), default=["sqlite", "postgres"]
     )
+    layouts = ["jsonl", "parquet"]
+    parser.add_argument("--layouts", nargs="+", choices=layouts, default=layouts)
     given = parser.parse_args()
     for name in given.databases:
         with tempfile.TemporaryDirectory(prefix="retention-") as folder:
-            {"sqlite": on_sqlite, "postgres": on_postgres}[name](Path(folder), given.count)
+            {"sqlite": on_sqlite, "postgres": on_postgres}[name](Path(folder), given)
 
 
 if __name__ == "__main__":

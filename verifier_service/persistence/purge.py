@@ -88,7 +88,7 @@ class SqlRetention:
     def give_back(self, pages: int) -> bool:
         if self._db.postgres or self._pragma("auto_vacuum") != _INCREMENTAL:
             return False
-        if self._pragma("freelist_count") == 0:
+        if self._pragma("freelist_count") < pages:
             return False
         cursor = self._db.connection.connection.cursor()
         cursor.execute(f"PRAGMA incremental_vacuum({int(pages)})")

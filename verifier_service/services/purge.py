@@ -8,6 +8,7 @@ from verifier_service.domain.runs import RunState
 
 CASES_PER_STEP = 500
 ROWS_PER_STEP = 5_000
+PAGES_PER_STEP = 500
 
 
 def begin_purge(tx: Transaction, project: str, run: str) -> None:
@@ -35,6 +36,8 @@ def purge_step(tx: Transaction, project: str, run: str) -> bool:
     if tx.retention.drop_rewards(project, run, ROWS_PER_STEP):
         return False
     if tx.retention.drop_cases(project, run, CASES_PER_STEP):
+        return False
+    if tx.retention.give_back(PAGES_PER_STEP):
         return False
     tx.retention.finish(project, run)
     return True

@@ -5,22 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias
 
 from verifier_service.bootstrap import Service
 from verifier_service.domain.errors import Contended, Unavailable
-from verifier_service.domain.ports.store import Transaction
 from verifier_service.services.purge import purge_step
 
 log = logging.getLogger(__name__)
 
-Step: TypeAlias = Callable[[Transaction], bool]
-
 EVERY_S = 1.0
 REST = 0.5  # of the time that a step took, for everybody else
-PAGES = 2_000  # of a SQLite file, 8 MB
 
 
 class Purger:
@@ -52,21 +46,12 @@ class Purger:
         with self._service.store.read() as tx:
             places = tx.retention.purging()
         for project, run in places:
-            if self._purge(project, run):
-                log.info("run %s of %s is purged", run, project)
+            self._purge(project, run)
 
-    def _purge(self, project: str, run: str) -> bool:
-        if not self._steps(partial(purge_step, project=project, run=run)):
-            return False
-        self._service.dispatcher.announce(project, run)
-        self._steps(lambda tx: not tx.retention.give_back(PAGES))
-        return True
-
-    def _steps(self, step: Step) -> bool:
-        """Take steps until one says that it was the last; False when stopped before."""
+    def _purge(self, project: str, run: str) -> None:
         while not self._stopping.is_set():
             began = time.monotonic()
-            if self._service.unit(step):
-                return True
+            if self._service.unit(partial(purge_step, project=project, run=run)):
+                log.info("run %s of %s is purged", run, project)
+                return
             self._stopping.wait(REST * (time.monotonic() - began))
-        return False

@@ -72,6 +72,6 @@ class Retention(Protocol):
         ...
 
     def give_back(self, pages: int) -> bool:
-        """Return unused pages of a SQLite file to the file system; False when there is none left to
-        return. Postgres does this by itself."""
+        """Return so many unused pages of a SQLite file to the file system; False when there are fewer.
+        Postgres does what it can by itself."""
         ...
