@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from verifier_service.api.auth import Operator
 from verifier_service.api.context import Context, InContext
+from verifier_service.api.problems import documented
 from verifier_service.domain.evidence import TIERS, WORKED_TIERS
 from verifier_service.domain.ports.meters import Series
 from verifier_service.domain.ports.store import Transaction
@@ -121,7 +122,11 @@ def _deliveries(depths: dict[DeliveryState, int]) -> Iterator[Metric]:
     yield family
 
 
-@router.get("/metrics", response_class=Response, responses={200: {"content": {CONTENT_TYPE_LATEST: {}}}})
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={200: {"content": {CONTENT_TYPE_LATEST: {}}}, **documented()},
+)
 def metrics(caller: Operator, context: InContext) -> Response:  # noqa: ARG001 - the scope is the point
     """Queue depths, counters and waits. Scope `operate`."""
     registry = CollectorRegistry(auto_describe=False)

@@ -53,7 +53,7 @@ _EVENT: dict[str, Any] = {
 }
 _STREAM: dict[str, Any] = {
     "description": "`reward` events with a record each, and `end` once the run is closed and all was sent",
-    "content": {EventSourceResponse.media_type: {"schema": {"type": "string"}, "itemSchema": _EVENT}},
+    "content": {EventSourceResponse.media_type: {"itemSchema": _EVENT}},
 }
 
 
