@@ -2,87 +2,38 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
-from typing import Any
 
 import pytest
 
-from tests.contract.samples import OTHER_RUN, PROJECT, RUN, again, alter, prepare, record, together
+from tests.contract.samples import OTHER_RUN, PROJECT, RUN, again, alter, prepare, together
+from tests.support.outbox import (
+    FAILED,
+    OTHER_SECRET,
+    PENDING,
+    SECRET,
+    URL,
+    append,
+    claim,
+    events,
+    listed,
+    parcels,
+    pk_of,
+    register,
+    replay,
+    settle,
+    working,
+)
 from verifier_service.domain.errors import Conflict, NotFound
 from verifier_service.domain.runs import RunSpec
 from verifier_service.domain.states import RewardStatus
 from verifier_service.domain.webhooks import (
     Claimed,
-    DeliveryState,
     Health,
     NewWebhook,
     Outcome,
-    Parcel,
-    Replayed,
-    Webhook,
 )
 from verifier_service.persistence.store import SqlStore
-
-URL = "https://hooks.example.com/rewards"
-SECRET, OTHER_SECRET = "whsec_b25l", "whsec_dHdv"
-LEASE_S = 60.0
-PENDING, DELIVERED, FAILED = DeliveryState.PENDING, DeliveryState.DELIVERED, DeliveryState.FAILED
-
-
-def register(store: SqlStore, project: str = PROJECT, **wanted: Any) -> Webhook:
-    with store.begin() as tx:
-        return tx.webhooks.add(project, NewWebhook(url=URL, **wanted), SECRET, 8)
-
-
-def pk_of(store: SqlStore, webhook: Webhook, project: str = PROJECT) -> int:
-    with store.read() as tx:
-        return tx.webhooks.place(project, webhook.id).pk
-
-
-def append(store: SqlStore, *names: str, run: str = RUN, project: str = PROJECT, **changes: Any) -> None:
-    with store.begin() as tx:
-        tx.rewards.append(project, run, [record(name, run=run, **changes) for name in names])
-
-
-def claim(store: SqlStore, pk: int, limit: int = 100, lease_s: float = LEASE_S) -> Claimed:
-    with store.begin() as tx:
-        return tx.outbox.claim(pk, limit, lease_s)
-
-
-def parcels(store: SqlStore, pk: int, limit: int = 100, lease_s: float = LEASE_S) -> list[Parcel]:
-    return list(claim(store, pk, limit, lease_s).parcels)
-
-
-def settle(
-    store: SqlStore, pk: int, *sent: Parcel, state: DeliveryState = DELIVERED, health: Health | None = None,
-    **changes: Any,
-) -> None:  # fmt: skip
-    outcomes = [Outcome(parcel=one, state=state, attempts=one.attempts + 1, **changes) for one in sent]
-    with store.begin() as tx:
-        tx.outbox.settle(pk, outcomes, health)
-
-
-def listed(store: SqlStore, webhook: Webhook, **only: Any) -> list[tuple[str, int, str, int]]:
-    asked = {"run": None, "state": None, "before": None, "limit": 100} | only
-    with store.read() as tx:
-        found, _ = tx.webhooks.deliveries(PROJECT, webhook.id, **asked)
-    return [(one.run, one.seq, str(one.state), one.attempts) for one in found]
-
-
-def working(store: SqlStore, runs: set[str] | None = None) -> list[int]:
-    with store.read() as tx:
-        return tx.outbox.working(runs)
-
-
-def replay(store: SqlStore, webhook: Webhook, **changes: Any) -> Replayed:
-    asked = {"run": RUN, "after": 0, "failed_only": False, "limit": 100} | changes
-    with store.begin() as tx:
-        return tx.webhooks.replay(PROJECT, webhook.id, **asked)
-
-
-def events(sent: list[Parcel]) -> list[str]:
-    return [one.event for one in sent]
 
 
 def test_a_new_endpoint_begins_at_the_present(store: SqlStore) -> None:
@@ -314,174 +265,3 @@ def test_a_rotated_secret_overlaps_with_the_old_one_for_a_while(store: SqlStore)
         assert tx.webhooks.place(PROJECT, webhook.id).secrets == (OTHER_SECRET,)
         tx.webhooks.rotate(PROJECT, webhook.id, SECRET, 0.0)
         assert tx.webhooks.place(PROJECT, webhook.id).secrets == (SECRET,)
-
-
-def test_a_removed_endpoint_is_gone_and_its_rows_go_by_and_by(store: SqlStore) -> None:
-    prepare(store)
-    kept, webhook = register(store), register(store)
-    pk = pk_of(store, webhook)
-    append(store, "a", "b", "c")
-    held = parcels(store, pk)
-    parcels(store, pk_of(store, kept))
-    with store.begin() as tx:
-        tx.webhooks.remove(PROJECT, webhook.id)
-        assert [one.id for one in tx.webhooks.of_project(PROJECT)] == [kept.id]
-    append(store, "d")
-    assert working(store) == [pk_of(store, kept)]
-    assert claim(store, pk).place is None
-    settle(store, pk, *held)
-    pruned = []
-    for _ in range(4):
-        with store.begin() as tx:
-            pruned.append(tx.outbox.prune(1e9, 1e9, 2))
-    assert pruned == [2, 1, 0, 0]
-    with store.begin() as tx:
-        rows = tx._database.connection.exec_driver_sql("SELECT count(*) FROM webhooks").scalar_one()
-        cursors = tx._database.connection.exec_driver_sql(
-            "SELECT count(DISTINCT webhook) FROM webhook_cursors"
-        ).scalar_one()
-    assert (rows, cursors, len(listed(store, kept))) == (1, 1, 3)
-
-
-def test_pruning_keeps_what_is_young_failed_ones_longer_and_what_is_pending(store: SqlStore) -> None:
-    prepare(store)
-    webhook = register(store)
-    pk = pk_of(store, webhook)
-    append(store, "a", "b", "c", "d")
-    delivered, failed, young, _ = parcels(store, pk)
-    settle(store, pk, delivered, young)
-    settle(store, pk, failed, state=FAILED)
-    alter(
-        store,
-        "UPDATE deliveries SET ended_at = ended_at - 100, created_at = 1"
-        " WHERE state <> 'pending' AND pk <> :pk",
-        pk=young.pk,
-    )
-    with store.begin() as tx:
-        assert tx.outbox.prune(50.0, 500.0, 10) == 1
-    assert [row[1:3] for row in listed(store, webhook)] == [
-        (4, "pending"), (3, "delivered"), (2, "failed"),
-    ]  # fmt: skip
-    with store.begin() as tx:
-        assert tx.outbox.prune(50.0, 99.0, 10) == 1
-    assert working(store) == []
-    assert replay(store, webhook).replayed == 4
-    assert len(parcels(store, pk)) == 3
-
-
-def test_replay_in_pages_of_what_the_endpoint_takes(store: SqlStore) -> None:
-    prepare(store)
-    append(store, "before", status=RewardStatus.FINAL)
-    webhook = register(store, statuses=("final",))
-    pk = pk_of(store, webhook)
-    append(store, "a", "b", status=RewardStatus.FINAL)
-    append(store, "no")
-    append(store, "c", status=RewardStatus.FINAL)
-    sent = parcels(store, pk)
-    settle(store, pk, *sent[:2])
-    settle(store, pk, sent[2], state=FAILED)
-    append(store, "beyond", status=RewardStatus.FINAL)
-    assert replay(store, webhook, failed_only=True) == Replayed(replayed=1, cursor=5)
-    assert events(parcels(store, pk, limit=1)) == [sent[2].event]
-    assert replay(store, webhook, failed_only=True) == Replayed(replayed=0, cursor=0)
-    assert replay(store, webhook, limit=2) == Replayed(replayed=2, cursor=2, complete=False)
-    assert replay(store, webhook, after=2, limit=9) == Replayed(replayed=2, cursor=5)
-    again_sent = parcels(store, pk)
-    assert {*events(sent[:2])} < {*events(again_sent)}
-    assert [row[1] for row in listed(store, webhook)].count(1) == 1
-    with pytest.raises(NotFound):
-        replay(store, webhook, run="unknown")
-
-
-def test_a_replay_leaves_alone_what_is_under_way(store: SqlStore) -> None:
-    prepare(store)
-    webhook = register(store)
-    pk = pk_of(store, webhook)
-    append(store, "a")
-    [flying] = parcels(store, pk)
-    assert replay(store, webhook).replayed == 1
-    assert parcels(store, pk) == []
-    settle(store, pk, flying)
-    assert [row[2] for row in listed(store, webhook)] == ["delivered"]
-
-
-def test_deliveries_are_listed_in_pages(store: SqlStore) -> None:
-    prepare(store, RUN, OTHER_RUN)
-    webhook = register(store)
-    pk = pk_of(store, webhook)
-    append(store, "a", "b")
-    parcels(store, pk)
-    append(store, "c", run=OTHER_RUN)
-    settle(store, pk, *parcels(store, pk))
-    with store.read() as tx:
-        first, cursor = tx.webhooks.deliveries(
-            PROJECT, webhook.id, run=None, state=None, before=None, limit=2
-        )
-        rest, end = tx.webhooks.deliveries(
-            PROJECT, webhook.id, run=None, state=None, before=cursor, limit=2
-        )
-    assert [(one.run, one.seq) for one in (*first, *rest)] == [(OTHER_RUN, 1), (RUN, 2), (RUN, 1)]
-    assert end is None
-    assert listed(store, webhook, state=DELIVERED) == [(OTHER_RUN, 1, "delivered", 1)]
-    assert len(listed(store, webhook, run=RUN)) == 2
-
-
-def test_a_record_that_is_no_more_has_no_body(store: SqlStore) -> None:
-    prepare(store)
-    pk = pk_of(store, register(store))
-    append(store, "a")
-    parcels(store, pk, lease_s=-1.0)
-    alter(store, "DELETE FROM rewards")
-    assert [one.body for one in parcels(store, pk)] == [None]
-
-
-def test_the_rows_of_a_removed_run_go_with_it(store: SqlStore) -> None:
-    prepare(store)
-    webhook = register(store)
-    append(store, "a")
-    parcels(store, pk_of(store, webhook))
-    for table in ("rewards", "feeds", "pins", "accounts"):
-        alter(store, f"DELETE FROM {table}")
-    alter(store, "DELETE FROM runs")
-    assert listed(store, webhook) == []
-
-
-def test_two_senders_while_records_are_written_lose_none_and_claim_none_twice(store: SqlStore) -> None:
-    """Writers commit to three runs while senders claim and settle: one row and one id per record."""
-    runs = ("r1", "r2", "r3")
-    prepare(store, *runs)
-    webhook = register(store)
-    pk = pk_of(store, webhook)
-    writing = threading.Event()
-    seen: list[str] = []
-
-    def write(index: int) -> None:
-        for batch in range(8):
-            names = [f"{index}-{batch}-{n}" for n in range(5)]
-            again(lambda names=names: append(store, *names, run=runs[index]))  # type: ignore[misc]
-
-    def send() -> list[str]:
-        mine: list[str] = []
-        while True:
-            over = writing.is_set()
-            found = again(lambda: parcels(store, pk, limit=7))
-            again(lambda found=found: settle(store, pk, *found))  # type: ignore[misc]
-            mine += events(found)
-            if over and not found:
-                return mine
-
-    def act(index: int) -> list[str]:
-        if index >= len(runs):
-            return send()
-        write(index)
-        done.append(index)
-        if len(done) == len(runs):
-            writing.set()
-        return []
-
-    done: list[int] = []
-    for mine in together(len(runs) + 2, act):
-        seen += mine
-    assert len(seen) == len(set(seen)) == 120
-    assert {row[2] for row in listed(store, webhook, limit=500)} == {"delivered"}
-    assert len(listed(store, webhook, limit=500)) == 120
