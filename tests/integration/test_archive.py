@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import hashlib
 import json
@@ -24,7 +25,14 @@ from tests.support import server as servers
 from tests.support.server import Server, fresh, identity, submit
 from verifier_service.cli.application import app
 from verifier_service.cli.archive_files import NAMES
-from verifier_service.client import Client, NotAllowed, NotFound, UnexpectedAnswer, VerifierUnavailable
+from verifier_service.client import (
+    AsyncClient,
+    Client,
+    NotAllowed,
+    NotFound,
+    UnexpectedAnswer,
+    VerifierUnavailable,
+)
 from verifier_service.client import archives as archived
 from verifier_service.domain.archive import COLUMNS
 
@@ -129,6 +137,20 @@ def test_parquet_holds_the_same_rows(server: Server, http: httpx.Client, tmp_pat
             for row in table.to_pylist()
         ]
         assert rows == rows_of(tmp_path / "jsonl", kind), kind
+
+
+async def all_of(server: Server, run: str) -> list[archived.ArchiveRow]:
+    async with AsyncClient(server.url, server.key) as client:
+        return [row async for row in client.archive(run)]
+
+
+def test_both_clients_read_an_archive(server: Server, http: httpx.Client, client: Client) -> None:
+    run = closed(http, identity("OCC"), identity("CCCN"))
+    whole = list(client.archive(run))
+    assert whole[0].kind == "head"
+    assert whole[1:] == asyncio.run(all_of(server, run))[1:]
+    with pytest.raises(NotFound):
+        asyncio.run(all_of(server, "nobody"))
 
 
 def test_who_may_archive_and_purge(

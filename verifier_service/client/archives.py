@@ -29,25 +29,61 @@ def call(run: str, *, references: bool) -> Call[bytes]:
     return Call(method="GET", path=path("runs", run, "archive"), params=shown, read=lambda content: content)
 
 
-def rows(chunks: Iterable[bytes]) -> Iterator[ArchiveRow]:
-    """The rows of an archive, its head first.
+class Reading:
+    """An archive as it arrives, in chunks of any size."""
 
-    Raises ``UnexpectedAnswer`` for an archive of another version, and at the end for one that was cut short
-    or whose rows are not as many as its last line says.
-    """
-    seen: Counter[str] = Counter()
-    lines = _lines(chunks)
-    yield ArchiveRow("head", _head(next(lines, b"")))
-    for line in lines:
+    def __init__(self) -> None:
+        self._begun: list[bytes] = []
+        self._seen: Counter[str] = Counter()
+        self._headed = self._ended = False
+
+    def take(self, chunk: bytes) -> list[ArchiveRow]:
+        """The rows that a chunk completes, the head first.
+
+        Lines end with a line feed and nothing else: JSON may hold other separators. Raises
+        ``UnexpectedAnswer`` for an archive of another version, and for one with other rows than its last
+        line says.
+        """
+        first, *others = chunk.split(b"\n")
+        self._begun.append(first)
+        found: list[ArchiveRow] = []
+        for other in others:
+            row = self._read(b"".join(self._begun))
+            self._begun = [other]
+            if row is not None:
+                found.append(row)
+        return found
+
+    def finish(self) -> None:
+        """The stream is over. Raises ``UnexpectedAnswer`` when the archive is not."""
+        if not self._headed:
+            raise UnexpectedAnswer("the answer is not an archive")
+        if not self._ended or any(self._begun):
+            raise UnexpectedAnswer(
+                "the archive was cut short: the server stopped, or the run was purged meanwhile"
+            )
+
+    def _read(self, line: bytes) -> ArchiveRow | None:
+        if not self._headed:
+            self._headed = True
+            return ArchiveRow("head", _head(line))
         kind, text = _parts(line)
         if kind == "end":
-            _compare(text, seen)
-            return
+            _compare(text, self._seen)
+            self._ended = True
+            return None
         if kind not in COLUMNS:
             raise UnexpectedAnswer(f"the archive has rows of the unknown kind {kind!r}")
-        seen[kind] += 1
-        yield ArchiveRow(kind, text)
-    raise UnexpectedAnswer("the archive was cut short: the server stopped, or the run was purged meanwhile")
+        self._seen[kind] += 1
+        return ArchiveRow(kind, text)
+
+
+def rows(chunks: Iterable[bytes]) -> Iterator[ArchiveRow]:
+    """The rows of a whole archive. Raises ``UnexpectedAnswer`` as ``Reading`` does."""
+    reading = Reading()
+    for chunk in chunks:
+        yield from reading.take(chunk)
+    reading.finish()
 
 
 def _head(line: bytes) -> bytes:
@@ -75,16 +111,3 @@ def _parts(line: bytes) -> tuple[str, bytes]:
     if match is None:
         raise UnexpectedAnswer(f"not a line of an archive: {line[:80]!r}")
     return match[1].decode("ascii"), match[2]
-
-
-def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Lines end with a line feed and nothing else: JSON may hold other separators."""
-    begun: list[bytes] = []
-    for chunk in chunks:
-        first, *others = chunk.split(b"\n")
-        begun.append(first)
-        for other in others:
-            yield b"".join(begun)
-            begun = [other]
-    if any(begun):
-        yield b"".join(begun)

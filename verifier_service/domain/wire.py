@@ -17,6 +17,8 @@ GET    runs/{run}/groups/{group}                                  GroupAdvantage
 GET    runs                                                       RunList
 PUT    runs/{run}                           RunSpec               RunReport
 GET    runs/{run}, POST runs/{run}/close                          RunReport
+GET    runs/{run}/archive?references=                             JSON lines
+POST   runs/{run}/purge?wait=                                     RunReport
 GET    ladders                                                    LadderList
 GET    ladders/{name}?version=                                    Ladder
 PUT    ladders/{name}                       LadderSpec            LadderStored
