@@ -14,10 +14,12 @@ from tiers.harness import ProcessHarness
 from verifier_service.client import Client, Wait
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.history import Attempt, AttemptEnd
+from verifier_service.domain.ports.execution import Done
 from verifier_service.domain.resources import Offer
 from verifier_service.domain.wire import CheckLine
 from verifier_service.domain.workers import Counts, VerifierHere, WorkerCard
 from verifier_service.persistence.store import SqlStore
+from verifier_service.services import maintain
 from verifier_service.services.inspect_case import WholeCase, whole_case
 
 
@@ -130,6 +132,25 @@ def replaced(told: Story) -> int:
 def rarely(told: Story) -> None:
     told.sweep._rare_due = 0.0
     told.sweep.tick()
+
+
+def test_what_came_too_late_is_counted_as_rejected(told: Story) -> None:
+    """Of two results one is taken; the other's lease was lost meanwhile."""
+    told.submit("r", {"id": "a", "answer": "CCO"}, {"id": "b", "answer": "CCN"})
+    taken = told.service.take(Tier.FAST, 64, "slow")
+    assert len(taken.jobs) == 2
+    done = list(told.service.harness().run(taken.jobs, lambda: ()))
+    first, second = sorted(claim.pk for claim in taken.claims.values())
+    store = told.service.store
+    assert isinstance(store, SqlStore)
+    alter(store, "UPDATE checks SET lease_until = 1.0 WHERE pk = :pk", pk=second)
+    told.service.mend(maintain.reap)
+    counted: list[Counts] = []
+    told.service.report("slow", taken, [one for one in done if isinstance(one, Done)], counted.append)
+    assert counted == [Counts(done=1, failed=0, rejected=1)]
+    with store.read() as tx:
+        ends = {pk: one.attempts[-1].end for pk, one in tx.checks.histories([first, second]).items()}
+    assert ends == {first: AttemptEnd.SUCCEEDED, second: AttemptEnd.LOST}
 
 
 def test_nobody_is_there(told: Story) -> None:

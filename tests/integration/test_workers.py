@@ -146,6 +146,7 @@ def test_work_goes_to_who_can_do_it_and_the_rest_says_why_it_waits(
         assert f"/{able.process.pid}-" in str(one.worker)
         assert (one.host, one.version, one.end) == (host, "1", AttemptEnd.SUCCEEDED)
     assert able.stop() == 0
+    assert machines.seen(able).state is WorkerState.STOPPED
     late = handed_in(client, run, "placed.tagged", "ok", n=2)
     [sentence] = client.trajectory(run, late).waiting
     assert "no tag a100 (last seen" in sentence
