@@ -28,7 +28,7 @@ from schemathesis.specs.openapi.checks import negative_data_rejection, positive_
 from tests.support import server
 from tests.support.server import JUDGED, REVIEWED, Server, act, fresh, identity, patience, submit
 
-EXAMPLES = 4
+EXAMPLES = 8
 WEBHOOK = "http://127.0.0.1:9/hook"
 LADDER = {
     "name": "of-schema",

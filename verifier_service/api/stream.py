@@ -16,6 +16,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
 from fastapi.sse import EventSourceResponse, format_sse_event
+from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
 
 from verifier_service.api.auth import Reader
 from verifier_service.api.context import Context, InContext
@@ -79,11 +81,9 @@ async def stream(
         ),
     ] = None,
     last_event_id: Annotated[
-        int | None,
+        Annotated[int, Field(ge=0, le=MAX_CURSOR)] | SkipJsonSchema[None],
         Header(
             alias="Last-Event-ID",
-            ge=0,
-            le=MAX_CURSOR,
             description="The `id` of the last event that came; counts in place of `after`.",
         ),
     ] = None,
