@@ -11,7 +11,7 @@ import orjson
 from sqlalchemy import Row, func, select, tuple_, update
 
 from verifier_service.domain.checks import Completion
-from verifier_service.domain.evidence import Failure
+from verifier_service.domain.evidence import Cost, Failure
 from verifier_service.domain.history import Attempt, AttemptEnd, Queueing, Ran
 from verifier_service.domain.states import CheckState
 from verifier_service.persistence import tables
@@ -29,9 +29,8 @@ def row(
     attempt: Row[Any],
     end: AttemptEnd,
     ran: Ran | None,
-    *,
-    code: str | None,
-    cpu_s: float | None,
+    failure: Failure | None,
+    cost: Cost | None,
     credits: float,
 ) -> dict[str, Any]:
     """The row of an attempt that ends now, from the row of its check and what its worker knows."""
@@ -54,9 +53,9 @@ def row(
         "started_at": started_at,
         "ended_at": ended_at,
         "ended_as": end.value,
-        "code": None if code is None else clean(code),
+        "code": None if failure is None else clean(failure.code),
         "wall_s": ran.wall_s,
-        "cpu_s": cpu_s,
+        "cpu_s": None if cost is None else cost.cpu_s,
         "peak_mb": ran.peak_mb,
         "credits": credits,
     }

@@ -86,10 +86,8 @@ class Ends:
         charged = max(0.0, min(credits, attempt.reserved))
         self._movements.add(attempt.payer, attempt.account, reserved=-attempt.reserved, spent=charged)
         if end is not None and attempt.state != CheckState.QUEUED:
-            code = None if failure is None else failure.code
-            cpu_s = None if cost is None else cost.cpu_s
             self._db.count("attempts", Tier(attempt.tier), end.value)
-            self._history.append(attempts.row(attempt, end, ran, code=code, cpu_s=cpu_s, credits=charged))
+            self._history.append(attempts.row(attempt, end, ran, failure, cost, charged))
         self._rows.append(
             {
                 "pk": attempt.pk,
