@@ -1,11 +1,13 @@
 """Many mixed items through one server: does anything pile up?
 
-    python -m benchmarks.soak [--count 200000] [--warm 20000]
+    python -m benchmarks.soak [--count 200000] [--warm 20000] [--idle 500] [--cheap]
 
 Maths of eight kinds, JSON against schemas, molecules, and (one in two hundred) programs, some of them
-wrong or hostile, in batches of 256. Prints, while it runs and at the end, the resident memory, the open
-descriptors and the number of processes of the server with all that it started, after the warm-up and now,
-and what is left in the temporary folder and under the sandbox's user ids when the server has stopped.
+wrong or hostile, in batches of 256; with ``--cheap`` JSON only, to measure the API. With ``--idle`` so many
+long-polls and so many streams wait all the time. Prints, while it runs and at the end, the resident memory,
+the open descriptors, the threads and the number of processes of the server with all that it started, after
+the warm-up and now, and what is left in the temporary folder and under the sandbox's user ids when the
+server has stopped.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from typing import Any, NamedTuple
 import httpx
 import psutil
 
+from benchmarks.idlers import idlers
 from benchmarks.ingest import server
 from benchmarks.maths_problems import problems
 from tiers.sandbox.namespaces import UID_BASE
@@ -48,27 +51,34 @@ PROGRAMS = (
 
 
 class Footprint(NamedTuple):
-    """MiB resident, open descriptors, processes: of the server and of all below it."""
+    """MiB resident, open descriptors, threads, processes: of the server and of all below it."""
 
     memory_mb: float
     descriptors: int
+    threads: int
     processes: int
 
 
 def footprint(process: psutil.Process) -> dict[str, Footprint]:
     """The server itself and its children apart."""
-    below = [0.0, 0, 0]
+    below = [0.0, 0, 0, 0]
     for child in process.children(recursive=True):
         with contextlib.suppress(psutil.Error):
             below[0] += child.memory_info().rss / 1048576
             below[1] += child.num_fds()
-            below[2] += 1
-    own = Footprint(process.memory_info().rss / 1048576, process.num_fds(), 1)
-    return {"server": own, "children": Footprint(below[0], int(below[1]), int(below[2]))}
+            below[2] += child.num_threads()
+            below[3] += 1
+    own = Footprint(process.memory_info().rss / 1048576, process.num_fds(), process.num_threads(), 1)
+    return {"server": own, "children": Footprint(below[0], *map(int, below[1:]))}
 
 
-def items(count: int) -> Iterator[dict[str, Any]]:
+def items(count: int, *, cheap: bool = False) -> Iterator[dict[str, Any]]:
     """Mixed trajectories, each different."""
+    if cheap:
+        for at in range(count):
+            answer = json.dumps({"name": f"n{at}", "size": at if at % 3 else -at})
+            yield _item(f"soak-{at}", "structured", answer, {"schema": SCHEMA})
+        return
     draw = random.Random(5)
     maths = iter(())
     for at in range(count):
@@ -107,9 +117,11 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=200_000)
     parser.add_argument("--warm", type=int, default=20_000)
     parser.add_argument("--port", type=int, default=8481)
+    parser.add_argument("--idle", type=int, default=0)
+    parser.add_argument("--cheap", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        soak(arguments.count, arguments.warm, arguments.port, Path(folder))
+        soak(arguments, Path(folder))
     time.sleep(1.0)
     nests = list(Path(tempfile.gettempdir()).glob("verifier-child-*"))
     strays = [each.pid for each in psutil.process_iter(["uids"]) if _stray(each)]
@@ -121,26 +133,34 @@ def _stray(process: psutil.Process) -> bool:
     return uids is not None and UID_BASE <= uids.real < UID_BASE + (1 << 24)
 
 
-def soak(count: int, warm: int, port: int, folder: Path) -> None:
+def soak(arguments: argparse.Namespace, folder: Path) -> None:
     """Drive the server, measuring every twentieth of the way."""
-    url = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "verifier_service.cli", "serve", "--port", str(port)]
+    url = f"http://127.0.0.1:{arguments.port}"
+    command = [sys.executable, "-m", "verifier_service.cli", "serve", "--port", str(arguments.port)]
     with server([*command, "--data", str(folder)], folder, url) as process:
         key = (folder / "admin.key").read_text().strip()
-        with httpx.Client(base_url=url, timeout=300, headers={"Authorization": f"Bearer {key}"}) as http:
-            stream, done, base = items(count), 0, None
-            unscored = 0
-            started = time.perf_counter()
-            next_look = warm
-            while batch := list(itertools.islice(stream, BATCH)):
-                unscored += post(http, batch)
-                done += len(batch)
-                if done >= next_look:
-                    gc.collect()
-                    now = footprint(process)
-                    base = base or now
-                    report(done, time.perf_counter() - started, base, now, unscored)
-                    next_look += max(BATCH, count // 20)
+        headers = {"Authorization": f"Bearer {key}"}
+        with httpx.Client(base_url=url, timeout=300, headers=headers) as http:
+            before = process.num_threads()
+            with idlers(url, key, arguments.idle):
+                print(f"{2 * arguments.idle} idle clients; {before} threads, now {process.num_threads()}")
+                drive(http, process, arguments)
+
+
+def drive(http: httpx.Client, process: psutil.Process, arguments: argparse.Namespace) -> None:
+    """Send everything and wait for it."""
+    count = arguments.count
+    stream, done, base, unscored = items(count, cheap=arguments.cheap), 0, None, 0
+    started, next_look = time.perf_counter(), arguments.warm
+    while batch := list(itertools.islice(stream, BATCH)):
+        unscored += post(http, batch)
+        done += len(batch)
+        if done >= next_look:
+            gc.collect()
+            now = footprint(process)
+            base = base or now
+            report(done, time.perf_counter() - started, base, now, unscored)
+            next_look += max(BATCH, count // 20)
 
 
 def post(http: httpx.Client, batch: list[dict[str, Any]]) -> int:
@@ -165,6 +185,7 @@ def report(
         cells.append(
             f"{name} {what.memory_mb:.0f} MiB ({what.memory_mb - before.memory_mb:+.1f}), "
             f"{what.descriptors} descriptors ({what.descriptors - before.descriptors:+d}), "
+            f"{what.threads} threads ({what.threads - before.threads:+d}), "
             f"{what.processes} processes ({what.processes - before.processes:+d})"
         )
     print(f"{done:7d} items, {done / seconds:5.0f}/s, {unscored} unscored; " + "; ".join(cells), flush=True)
