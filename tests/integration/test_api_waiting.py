@@ -22,6 +22,7 @@ from verifier_service.api.waiting import Hub
 from verifier_service.bootstrap import Service
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ports.store import Transaction
+from verifier_service.domain.rewards import Issued
 from verifier_service.domain.scoring import MET_FINAL
 from verifier_service.domain.trajectories import TrajectorySubmission
 from verifier_service.settings import Settings
@@ -108,6 +109,31 @@ def test_many_waiters_are_served_by_few_reads(service: Service) -> None:
         assert [list(one.records) for one in seen] == [[name] for name in pks.values()]
         assert counting.reads - before < 60
         assert hub.open_waits == 0
+
+    asyncio.run(go())
+
+
+def test_what_was_issued_with_the_submission_is_not_read_again(service: Service) -> None:
+    counting = Counting(service)
+    hub = Hub(replace(service, store=counting))
+    pks = put(service, "a", "b")
+    finish(service)
+    with service.store.read() as tx:
+        records = tx.rewards.latest(PROJECT, RUN, ["a", "b"])
+    issued = {pk: Issued(records[name], MET_FINAL) for pk, name in pks.items()}
+
+    async def go() -> None:
+        before = counting.reads
+        seen = await hub.rewards(PROJECT, RUN, pks, rank=MET_FINAL, seconds=30, issued=issued)
+        assert (seen.met, seen.records) == (True, records)
+        assert counting.reads == before
+        # One that is missing, not far enough, or older than asked for: then the database is asked.
+        [first, second] = pks
+        short = {first: issued[first], second: Issued(issued[second].record, 1)}
+        for known, beyond in (({first: issued[first]}, 0), (short, 0), (issued, 1)):
+            before = counting.reads
+            await hub.rewards(PROJECT, RUN, pks, rank=MET_FINAL, seconds=0, beyond=beyond, issued=known)
+            assert counting.reads > before
 
     asyncio.run(go())
 

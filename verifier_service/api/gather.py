@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TypeAlias, TypeVar
 
@@ -206,5 +206,5 @@ def _shares(taken: Intake, group: Sequence[_Request]) -> Iterator[Intake]:
     at = 0
     for request in group:
         results = taken.results[at : at + len(request.items)]
-        yield Intake(results=results, created={}, cursor=taken.cursor, woken=taken.woken)
+        yield replace(taken, results=results, created={})
         at += len(request.items)

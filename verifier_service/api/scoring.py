@@ -143,7 +143,13 @@ async def _outcomes(
     pks = {result.pk: result.id for result in taken.results if result.pk is not None and result.id}
     began = time.monotonic()
     watching = context.hub.rewards(
-        caller.project, run, pks, rank=rank_of(wait), seconds=wait.seconds, caller=caller.id
+        caller.project,
+        run,
+        pks,
+        rank=rank_of(wait),
+        seconds=wait.seconds,
+        caller=caller.id,
+        issued=taken.issued,
     )
     seen = await attended(request, watching)
     outcomes = [_outcome(result, seen) for result in taken.results]

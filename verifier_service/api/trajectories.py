@@ -67,6 +67,7 @@ async def submit(run: RunId, request: Request, caller: Submitter, context: InCon
         linger=wait.linger,
         caller=caller.id,
         came_at=came_at,
+        issued=taken.issued,
     )
     seen = await attended(request, watching)
     answer = _answer(batch, taken, seen)

@@ -7,7 +7,8 @@ import socket
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from types import MappingProxyType
+from typing import Generic, NamedTuple, TypeVar
 
 from verifier_service.domain.errors import Contended, InvalidInput
 from verifier_service.domain.evidence import Tier
@@ -19,6 +20,7 @@ from verifier_service.domain.ports.store import Store, Transaction
 from verifier_service.domain.ports.traces import Tracer
 from verifier_service.domain.ports.webhooks import Courier
 from verifier_service.domain.records import JsonObject
+from verifier_service.domain.rewards import Issued
 from verifier_service.domain.runs import Run, RunSpec
 from verifier_service.domain.scoring import BUDGET_EXHAUSTED
 from verifier_service.domain.trajectories import TrajectorySubmission, Turn
@@ -56,6 +58,14 @@ class Step(Generic[T]):
     known: advance.Known = advance.KNOW_NOTHING
     woken: Collection[Tier] = ()
     again: bool = False
+
+
+class Followed(NamedTuple):
+    """What followed from a step: tiers to wake, runs to announce, and records issued, by trajectory."""
+
+    woken: frozenset[Tier]
+    told: frozenset[tuple[str, str]] = frozenset()
+    issued: Mapping[int, Issued] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,8 +114,8 @@ class Service:
         if any(traces):
             intake.note_traces(tx, taken, traces)
         known = advance.Known(bodies=taken.created, plans=foreseen.plans)
-        woken, _ = self._follow(tx, Step(taken, taken.created.keys(), known=known))
-        return replace(taken, woken=woken)
+        followed = self._follow(tx, Step(taken, taken.created.keys(), known=known))
+        return replace(taken, woken=followed.woken, issued=followed.issued)
 
     def foresee(
         self,
@@ -296,24 +306,23 @@ class Service:
     def event(self, work: Callable[[Transaction], Step[T]]) -> T:
         """A unit whose cases are advanced and settled in it; after the commit, wake and announce."""
 
-        def followed(tx: Transaction) -> tuple[T, frozenset[Tier], set[tuple[str, str]]]:
+        def done(tx: Transaction) -> tuple[T, Followed]:
             step = work(tx)
-            woken, told = self._follow(tx, step)
-            return step.value, woken, told
+            return step.value, self._follow(tx, step)
 
-        value, woken, told = self.unit(followed)
-        if woken:
-            self.dispatcher.wake(woken)
-        for project, run in told:
+        value, followed = self.unit(done)
+        if followed.woken:
+            self.dispatcher.wake(followed.woken)
+        for project, run in followed.told:
             self.dispatcher.announce(project, run)
         return value
 
-    def _follow(self, tx: Transaction, step: Step[T]) -> tuple[frozenset[Tier], set[tuple[str, str]]]:
-        """Advance and settle the cases of a step; returns the tiers to wake and the runs to announce."""
+    def _follow(self, tx: Transaction, step: Step[T]) -> Followed:
+        """Advance and settle the cases of a step."""
         woken = frozenset(step.woken)
         if not step.pks:
-            return woken, set()
+            return Followed(woken)
         advanced = advance.advance(tx, self.catalog, step.pks, step.known, again=step.again)
-        settle.settle(tx, self.beliefs, advanced.cases)
-        places = {(case.standing.project, case.standing.run) for case in advanced.cases}
-        return woken | advanced.woken, places
+        issued = settle.settle(tx, self.beliefs, advanced.cases)
+        places = frozenset((case.standing.project, case.standing.run) for case in advanced.cases)
+        return Followed(woken | advanced.woken, places, issued)

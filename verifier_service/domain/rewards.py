@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -120,3 +120,10 @@ class GroupAdvantages(Record):
     scorable: bool
     flags: tuple[str, ...] = ()
     seq: int = Field(ge=0)
+
+
+class Issued(NamedTuple):
+    """A record that has just been issued, and how far it meets waits for its trajectory (``met_rank``)."""
+
+    record: RewardRecord
+    met: int

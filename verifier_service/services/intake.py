@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -15,6 +15,7 @@ from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ladders import Ladder
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.store import Transaction
+from verifier_service.domain.rewards import Issued
 from verifier_service.domain.runs import Run, RunSpec, RunState, require_open
 from verifier_service.domain.trajectories import TrajectorySubmission
 
@@ -35,13 +36,14 @@ class ItemResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Intake:
-    """Results in input order, the bodies of new rows by pk, the feed position before them, and the tiers
-    that have work from them."""
+    """Results in input order, the bodies of new rows by pk, the feed position before them, the tiers
+    that have work from them, and the records they already have, by pk."""
 
     results: tuple[ItemResult, ...]
     created: dict[int, Body]
     cursor: int
     woken: frozenset[Tier] = frozenset()
+    issued: Mapping[int, Issued] = field(default_factory=dict)
 
 
 def note_traces(tx: Transaction, taken: Intake, traces: Sequence[str | None]) -> None:

@@ -13,15 +13,16 @@ from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ports.policy import Beliefs
 from verifier_service.domain.ports.runs import StandingUpdate
 from verifier_service.domain.ports.store import Transaction
-from verifier_service.domain.rewards import RewardRecord
+from verifier_service.domain.rewards import Issued, RewardRecord
 from verifier_service.domain.scoring import MET_NOTHING, Draft, met_rank, score
 from verifier_service.domain.states import RewardStatus
 
 
 def settle(
     tx: Transaction, beliefs: Beliefs, cases: Sequence[Case], *, closing: bool = False
-) -> list[RewardRecord]:
-    """Append a revision for every case whose reward changed, and write back how far waits are met.
+) -> dict[int, Issued]:
+    """Append a revision for every case whose reward changed, and write back how far waits are met. Returns
+    what was issued, by trajectory.
 
     While a fast check is live nothing is issued, so a case gets one record for its whole fast tier.
     ``final`` is superseded only by evidence from people.
@@ -43,11 +44,10 @@ def settle(
                 updates.append(_update(case, None, met))
             continue
         drafts.setdefault((standing.project, standing.run), []).append((case, draft, mark))
-    issued: list[RewardRecord] = []
+    issued: dict[int, Issued] = {}
     for (project, run), group in drafts.items():
         records = [_record(case, draft, now) for case, draft, _ in group]
         stored = tx.rewards.append(project, run, records)
-        issued.extend(stored)
         for one in stored:
             tx.tell(
                 "record issued",
@@ -61,7 +61,9 @@ def settle(
                 reason=None if one.reason is None else one.reason.code,
             )
         for (case, _, mark), record in zip(group, stored, strict=True):
-            updates.append(_update(case, (record, mark), met_rank(case, record.status)))
+            met = met_rank(case, record.status)
+            updates.append(_update(case, (record, mark), met))
+            issued[case.standing.pk] = Issued(record, met)
     if updates:
         tx.trajectories.settle(updates)
     return issued
