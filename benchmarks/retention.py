@@ -254,7 +254,7 @@ def main() -> None:
         "--databases", nargs="+", choices=("sqlite", "postgres"), default=["sqlite", "postgres"]
     )
     layouts = ["jsonl", "parquet"]
-    parser.add_argument("--layouts", nargs="+", choices=layouts, default=layouts)
+    parser.add_argument("--layouts", nargs="*", choices=layouts, default=layouts)
     given = parser.parse_args()
     for name in given.databases:
         with tempfile.TemporaryDirectory(prefix="retention-") as folder:

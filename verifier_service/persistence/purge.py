@@ -91,8 +91,8 @@ class SqlRetention:
         if self._pragma("freelist_count") < pages:
             return False
         cursor = self._db.connection.connection.cursor()
-        cursor.execute(f"PRAGMA incremental_vacuum({int(pages)})")
-        cursor.fetchall()  # each step of the statement returns one page
+        for _ in range(pages):  # the driver takes one step of a statement without columns: one page
+            cursor.execute("PRAGMA incremental_vacuum(1)")
         cursor.close()
         return True
 
