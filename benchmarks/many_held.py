@@ -33,9 +33,11 @@ from verifier_service.bootstrap import build
 from verifier_service.client import Client
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.runs import Budgets, RunSpec
+from verifier_service.domain.workers import Kind
 from verifier_service.settings import Settings
 from verifier_service.worker.sweep import Sweep
 
+KINDS = frozenset(Kind(f"bench.{name}", "1") for name in ("nobody", "length", "text_equal", "text_present"))
 CROWDED = {
     "name": "crowded",
     "candidate": {"kind": "text", "format": "text", "from": "answer"},
@@ -162,7 +164,7 @@ def measure(url: str, made: Service, count: int, tag: str) -> None:
 def claim(store: object, tier: Tier, limit: int) -> None:
     """A claim, committed."""
     with store.begin() as tx:  # type: ignore[attr-defined]
-        if len(tx.checks.claim(tier, limit, "bench", 3_600.0)) != limit:
+        if len(tx.checks.claim(tier, limit, "bench", 3_600.0, only=KINDS)) != limit:
             raise SystemExit("there was nothing to claim")
 
 
