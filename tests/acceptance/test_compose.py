@@ -22,6 +22,7 @@ from tests.support import databases
 from tests.support.compose import COMPOSE, Stack, Unset, extras, inherited, services, stages
 from tests.support.databases import PostgresServer
 from tests.support.server import ROOT, fresh, identity
+from tiers.catalog import VerifierCatalog
 from verifier_service.client import Client, Wait
 from verifier_service.worker.pulse import FOLDER, PATIENCE_S, trouble
 
@@ -290,3 +291,16 @@ def test_everything_ends_in_order(stack: Stack) -> None:
     assert stack.check("api").returncode == 1
     assert stack.stop("redis") == 0
     assert stack.check("redis").returncode != 0
+
+
+def test_every_verifier_fits_the_container_of_its_tier() -> None:
+    document = yaml.safe_load(COMPOSE.read_text())["services"]
+    limits = {
+        tier: document[name]["deploy"]["resources"]["limits"]["memory"] for name, tier in WORKERS.items()
+    }
+    for listing in VerifierCatalog().list():
+        if listing.info.external:
+            continue
+        limit = limits[listing.info.tier.value]
+        assert limit.endswith("g")
+        assert listing.info.limits.memory_mb <= int(limit[:-1]) * 1024, listing.info.name
