@@ -33,6 +33,7 @@ from verifier_service.observability import configure_logging
 from verifier_service.services import tenants
 from verifier_service.settings import Settings
 from verifier_service.tracing import OtelTracer
+from verifier_service.worker.ending import end_within
 from verifier_service.worker.supervisor import OWNER_PREFIX, Supervisor
 
 log = logging.getLogger(__name__)
@@ -174,6 +175,7 @@ def _serve(service: Service, listener: socket.socket) -> None:
         url = _url(service.settings.host, listener.getsockname()[1])
         _Server(config, app.state.context.hub, url).run(sockets=[listener])
     finally:
+        end_within()
         supervisor.stop()
 
 

@@ -26,6 +26,7 @@ from verifier_service.app import create_app
 from verifier_service.bootstrap import Service
 from verifier_service.domain.ports.store import Store
 from verifier_service.settings import Settings
+from verifier_service.worker.ending import STOP_S
 from verifier_service.worker.sweep import Sweep
 
 ALL = {"ready": True, "database": True, "workers": True, "sweep": True, "missing": []}
@@ -208,3 +209,15 @@ def test_a_change_of_hands_is_not_the_end(service: Service, monkeypatch: pytest.
 
     swept = [found.sweep for found in asyncio.run(go())]
     assert swept == [True, True, False, True]
+
+
+def test_a_database_that_hangs_does_not_keep_a_server_that_is_told_to_stop(
+    machine: tuple[PostgresServer, PostgresProcess], tmp_path: Path
+) -> None:
+    postgres, process = machine
+    stubborn = server.start(tmp_path / "stubborn", database_url=postgres.empty())
+    with frozen(process):
+        time.sleep(1.0)  # the sweep waits for an answer by now
+        stubborn.process.send_signal(signal.SIGTERM)
+        stubborn.process.wait(patience(STOP_S + 10))
+    stubborn.close()

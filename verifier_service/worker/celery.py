@@ -24,6 +24,7 @@ from verifier_service.dispatch.celery import WAKE_TASK, CeleryDispatcher, celery
 from verifier_service.domain.evidence import Tier
 from verifier_service.observability import configure_logging
 from verifier_service.settings import Settings
+from verifier_service.worker.ending import end_within
 from verifier_service.worker.loop import TierWorker
 from verifier_service.worker.metering import Metering
 from verifier_service.worker.pulse import Pulse, forget
@@ -94,6 +95,7 @@ class Crew:
 
     def stop(self) -> None:
         """Give running work back without an attempt spent, and end."""
+        end_within()
         for part in self._parts:
             part.stop()
         for thread in self._threads:
