@@ -339,3 +339,17 @@ def test_a_delayed_check_of_a_kind_waits_as_well(store: SqlStore) -> None:
     complete(store, failure(one, delay_s=60.0))
     with store.begin() as tx:
         assert tx.checks.claim(Tier.FAST, 10, "w", 60.0, only=[Kind("a.b", "1")]) == []
+
+
+def test_claims_of_which_their_owner_never_heard_go_back(store: SqlStore) -> None:
+    prepare(store)
+    ensure(store, check("a"), check("b"), check("c"))
+    [known] = claim(store, 1, owner="w/1")
+    claim(store, 1, owner="w/1")  # the answer to this commit was lost
+    [other] = claim(store, 1, owner="w/10")
+    with store.begin() as tx:
+        [moved] = tx.checks.disown("w/1", {known.pk: known.fence})
+        assert tx.checks.disown("w/1", {known.pk: known.fence}) == []
+        assert tx.checks.view(moved).state is CheckState.QUEUED
+        assert tx.checks.view(moved).attempt == 0
+        assert tx.checks.cancelled([known.pk, other.pk]) == set()

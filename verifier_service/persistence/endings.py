@@ -5,7 +5,7 @@ Every end releases the check's reservation and charges its payer in the same tra
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Row, Select, func, select, update
@@ -51,6 +51,10 @@ ATTEMPT = select(
     _checks.c.started_at,
     clock().label("now"),
 )
+
+
+# The bound on the time makes the index of leases usable.
+_HELD = ATTEMPT.where(sql(tables.RUNNING), _checks.c.lease_until >= 0.0)
 
 
 class Ends:
@@ -207,12 +211,16 @@ class Endings:
         return ends.write()
 
     def reclaim(self, owner_prefix: str) -> list[int]:
-        # The bound on the time makes the index of leases usable.
-        held = ATTEMPT.where(sql(tables.RUNNING), _checks.c.lease_until >= 0.0).where(
-            func.substr(_checks.c.lease_owner, 1, len(owner_prefix)) == owner_prefix
-        )
+        prefixed = func.substr(_checks.c.lease_owner, 1, len(owner_prefix)) == owner_prefix
+        return self._interrupt(self._skipping(_HELD.where(prefixed)))
+
+    def disown(self, owner: str, held: Mapping[int, int]) -> list[int]:
+        leased = self._skipping(_HELD.where(_checks.c.lease_owner == owner))
+        return self._interrupt([one for one in leased if held.get(one.pk) != one.fence])
+
+    def _interrupt(self, attempts: Sequence[Row[Any]]) -> list[int]:
         ends = Ends(self._db)
-        for attempt in self._skipping(held):
+        for attempt in attempts:
             last = attempt.interruptions + 1 >= MAX_INTERRUPTIONS
             state = CheckState.FAILED if last else CheckState.QUEUED
             failure = INTERRUPTED if last else None

@@ -112,6 +112,11 @@ class Checks(Protocol):
         """
         ...
 
+    def disown(self, owner: str, held: Mapping[int, int]) -> list[int]:
+        """Requeue what is leased to ``owner`` but for the checks it holds, by pk and fence: claims of which
+        it never heard. As ``reclaim``, without an attempt spent."""
+        ...
+
     def withdraw(self, pks: Collection[int]) -> list[int]:
         """After demands were withdrawn: cancel live checks that no requested demand wants, refunding
         reservations and clearing their items from the desk; a check whose payer left passes to the next
