@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import orjson
-from sqlalchemy import Row, func, select, tuple_, update
+from sqlalchemy import ColumnElement, Row, func, select, tuple_, update
 
 from verifier_service.domain.checks import Completion
 from verifier_service.domain.evidence import Cost, Failure
@@ -71,13 +71,24 @@ def write(database: Database, rows: Sequence[dict[str, Any]]) -> None:
     insert_all(database, attempts, rows)
 
 
-def measured_late(database: Database, attempt: Row[Any], one: Completion, credits: float) -> None:
-    """What a cancelled attempt had used, once its worker has stopped it."""
-    changes: dict[str, Any] = {"cpu_s": one.cost.cpu_s, "credits": attempts.c.credits + credits}
+def measured_late(database: Database, one: Completion) -> bool:
+    """Note what a cancelled attempt had used, once its worker has stopped it. False where that is known
+    already (a report that was sent again), or the attempt ended in another way (its lease was lost)."""
+    changes: dict[str, Any] = {"cpu_s": one.cost.cpu_s}
     if one.ran is not None:
         changes |= {"wall_s": one.ran.wall_s, "peak_mb": one.ran.peak_mb, "host": one.ran.host or None}
-    mine = (attempts.c.check_pk == attempt.pk, attempts.c.fence == one.fence)
-    database.run(update(attempts).where(*mine).values(**changes))
+    unknown = (attempts.c.ended_as == AttemptEnd.CANCELLED.value, attempts.c.cpu_s.is_(None))
+    return database.run(update(attempts).where(*_this(one), *unknown).values(**changes)) == 1
+
+
+def charged_late(database: Database, one: Completion, credits: float) -> None:
+    """Note what was charged for it."""
+    charged = attempts.c.credits + credits
+    database.run(update(attempts).where(*_this(one)).values(credits=charged))
+
+
+def _this(one: Completion) -> tuple[ColumnElement[bool], ...]:
+    return attempts.c.check_pk == one.pk, attempts.c.fence == one.fence
 
 
 class Histories:

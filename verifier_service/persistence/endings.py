@@ -20,9 +20,10 @@ from verifier_service.persistence.bulk import update_each
 from verifier_service.persistence.cases import read_cost
 from verifier_service.persistence.database import Database, clock, ordered, sql
 from verifier_service.persistence.documents import dumped
-from verifier_service.persistence.ledger import Movements, locked_accounts
+from verifier_service.persistence.ledger import AccountKey, Movements, locked_accounts
 
 _checks, _counters = tables.checks, tables.counters
+Late = tuple[Row[Any], Completion]  # a cancelled check, and what its attempt reports afterwards
 MAX_INTERRUPTIONS = 20
 STALE = "stale_completions"
 WORKER_LOST = Failure(
@@ -108,6 +109,10 @@ class Ends:
             }
         )
 
+    def accounts(self) -> list[AccountKey]:
+        """The accounts that ``write`` changes."""
+        return self._movements.accounts()
+
     def write(self) -> list[int]:
         """Apply everything; returns the pks that ended."""
         ended = {"reserved": 0.0, "lease_owner": None, "lease_until": None}
@@ -125,7 +130,7 @@ class Endings:
     def complete(self, owner: str, completions: Sequence[Completion]) -> set[int]:
         attempts = self._attempts([one.pk for one in completions])
         ends, stale = Ends(self._db), 0
-        late: list[tuple[Row[Any], Completion]] = []
+        late: list[Late] = []
         for one in completions:
             attempt = attempts.get(one.pk)
             if attempt is None or not _holds(attempt, owner, one.fence):
@@ -153,35 +158,37 @@ class Endings:
                 spent_attempts=int(one.spend_attempt),
                 delay_s=one.delay_s if state is CheckState.QUEUED else 0.0,
             )
+        late = self._stopped_late(late)
+        if late:  # all accounts in one go: those of the ends and then these could be out of order
+            locked_accounts(self._db, [*ends.accounts(), *_accounts_of(late)])
         accepted = set(ends.write())
         self._charge_late(late)
         self._count_stale(stale)
         return accepted
 
-    def _charge_late(self, late: Sequence[tuple[Row[Any], Completion]]) -> None:
+    def _stopped_late(self, late: Sequence[Late]) -> list[Late]:
+        """Those whose cancelled attempt says for the first time what it had used; that is now noted."""
+        return [(attempt, one) for attempt, one in late if attempts.measured_late(self._db, one)]
+
+    def _charge_late(self, late: Sequence[Late]) -> None:
         """What a cancelled attempt had consumed is paid, as far as its payer's budget goes; its result
         stays discarded."""
-        late = [(attempt, one) for attempt, one in late if attempt.fence == one.fence]
         owed = [(attempt, one) for attempt, one in late if one.credits > 0]
-        paid = self._charge(owed) if owed else {}
-        for attempt, one in late:
-            attempts.measured_late(self._db, attempt, one, paid.get(attempt.pk, 0.0))
-
-    def _charge(self, owed: Sequence[tuple[Row[Any], Completion]]) -> dict[int, float]:
-        """The credits that were charged, by check."""
-        accounts = locked_accounts(self._db, [(attempt.payer, attempt.account) for attempt, _ in owed])
+        if not owed:
+            return
+        accounts = locked_accounts(self._db, _accounts_of(owed))
         left = {key: account.available for key, account in accounts.items()}
         movements, rows = Movements(), []
         for attempt, one in owed:
             key = (attempt.payer, attempt.account)
             charged = min(one.credits, left[key])
             left[key] -= charged
-            movements.add(attempt.payer, attempt.account, reserved=0.0, spent=charged)
+            movements.add(attempt.payer, attempt.account, spent=charged)
             cost = dumped(read_cost(attempt.cost) + one.cost)
             rows.append({"pk": attempt.pk, "spent": charged, "cost": cost})
+            attempts.charged_late(self._db, one, charged)
         update_each(self._db, _checks, rows, adding=["spent"])
         movements.apply(self._db)
-        return {row["pk"]: row["spent"] for row in rows}
 
     def finish_external(
         self,
@@ -245,6 +252,10 @@ class Endings:
             self._db.run(self._db.insert_new(_counters).values(name=STALE, value=0))
             more = update(_counters).where(_counters.c.name == STALE)
             self._db.run(more.values(value=_counters.c.value + count))
+
+
+def _accounts_of(late: Sequence[Late]) -> list[AccountKey]:
+    return [(attempt.payer, attempt.account) for attempt, _ in late]
 
 
 def _holds(attempt: Row[Any], owner: str, fence: int) -> bool:

@@ -42,6 +42,10 @@ class Movements:
             movement.reserved += reserved
             movement.spent += spent
 
+    def accounts(self) -> list[AccountKey]:
+        """The accounts that change."""
+        return list(self._of)
+
     def apply(self, database: Database) -> None:
         """Write them, locking the accounts in order."""
         for (run, kind), movement in sorted(self._of.items()):
