@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
+import pytest
+
 from tests.support.databases import PostgresServer
+from verifier_service.persistence import leads
 from verifier_service.persistence.engine import create_store
 from verifier_service.persistence.store import SqlStore
 
@@ -53,6 +58,35 @@ def test_a_part_is_free_when_its_holder_s_connection_ends(postgres: PostgresServ
         lead.release()
         successor = two.lead("part")
         assert successor is not None
+        successor.release()
+    finally:
+        one.close()
+        two.close()
+
+
+def test_a_part_is_taken_from_a_holder_that_hangs(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = postgres.migrated()
+    one, two = create_store(url), create_store(url)
+    try:
+        lead = one.lead("part")
+        assert lead is not None
+        monkeypatch.setattr(leads, "SILENT_S", 1.0)
+        for _ in range(4):
+            time.sleep(0.4)
+            assert lead.holds()  # it says so, however long it holds the part
+            assert two.lead("part") is None
+            assert two.led("part")
+        time.sleep(1.2)
+        assert not two.led("part")
+        assert two.lead("part") is None  # its session is ended
+        until = time.monotonic() + 10
+        while (successor := two.lead("part")) is None:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        assert not lead.holds()
+        assert successor.holds()
         successor.release()
     finally:
         one.close()

@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from tests.contract.samples import (
@@ -19,8 +20,8 @@ from tests.contract.samples import (
     together,
     trajectory,
 )
-from tests.support.databases import SqliteFiles
-from verifier_service.domain.errors import Contended
+from tests.support.databases import PostgresServer, SqliteFiles
+from verifier_service.domain.errors import Contended, Unavailable
 from verifier_service.domain.ports.store import Transaction
 from verifier_service.persistence.engine import create_store
 from verifier_service.persistence.store import SqlStore
@@ -227,4 +228,28 @@ def test_commits_on_sqlite_are_synced(sqlite: SqliteFiles) -> None:
             "foreign_keys": 1,
             "busy_timeout": 30_000,
         }
+    store.close()
+
+
+def test_a_database_without_room_is_away(sqlite: SqliteFiles) -> None:
+    store = create_store(sqlite.migrated())
+    with pytest.raises(Unavailable), store.begin() as tx:
+        fill(tx._database.connection)
+    store.close()
+
+
+def fill(connection: Connection) -> None:
+    """More than the file may hold."""
+    pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+    connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
+    connection.exec_driver_sql("CREATE TABLE hoard (x)")
+    connection.exec_driver_sql("INSERT INTO hoard VALUES (zeroblob(1000000))")
+
+
+@pytest.mark.parametrize("state", ["53100", "53200", "57014", "57P01", "58030", "25006", "08006"])
+def test_a_server_that_cannot_work_now_is_away(postgres: PostgresServer, state: str) -> None:
+    store = create_store(postgres.migrated())
+    raising = f"DO $$ BEGIN RAISE EXCEPTION 'by hand' USING ERRCODE = '{state}'; END $$"
+    with pytest.raises(Unavailable), store.begin() as tx:
+        tx._database.connection.exec_driver_sql(raising)
     store.close()

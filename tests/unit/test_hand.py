@@ -76,3 +76,37 @@ def test_an_absent_database_is_not_asked_at_once_again() -> None:
     hand.flush()
     hand.flush()
     assert asked == [1]
+
+
+def test_one_result_that_cannot_be_stored_takes_no_others_with_it() -> None:
+    stored: list[str] = []
+
+    def report(_: Taken, results: list[Done | Released]) -> None:
+        if any(one.id == "2.1" for one in results):
+            raise ValueError("a poisonous result")
+        stored.extend(one.id for one in results)
+
+    hand = Hand(report)
+    claims = {f"{pk}.1": claim(pk) for pk in (1, 2, 3)}
+    hand.add(Taken(claims=claims, jobs=(), cut=frozenset(), ended=()))
+    for job in claims:
+        hand.keep(done(job))
+    hand.flush()
+    assert stored == ["1.1", "3.1"]
+    assert (hand.unreported, len(hand)) == (0, 0)
+
+
+def test_the_last_report_does_not_wait_for_the_pause() -> None:
+    asked: list[int] = []
+
+    def report(_: Taken, results: list[Done | Released]) -> None:
+        asked.append(len(results))
+        if len(asked) == 1:
+            raise Unavailable("database_unavailable", "gone")
+
+    hand = Hand(report)
+    hand.add(Taken(claims={"1.1": claim(1)}, jobs=(), cut=frozenset(), ended=()))
+    hand.keep(done("1.1"))
+    hand.flush()
+    hand.flush(at_once=True)
+    assert (asked, hand.unreported) == ([1, 1], 0)

@@ -247,6 +247,10 @@ class Service:
         fences = {claim.pk: claim.fence for claim in taken.claims.values()}
         self.unit(lambda tx: tx.checks.beat(owner, fences, self.settings.lease_s))
 
+    def disown(self, owner: str, held: Mapping[int, int]) -> None:
+        """Give back what is leased to a worker that holds no more than ``held``."""
+        self.mend(lambda tx: maintain.disown(tx, owner, held))
+
     def unwanted(self, taken: execute.Taken) -> set[str]:
         """Jobs whose check is no longer running: cancelled, or given to somebody else."""
         with self.store.read() as tx:

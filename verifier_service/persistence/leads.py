@@ -10,11 +10,17 @@ from sqlalchemy.exc import SQLAlchemyError
 
 log = logging.getLogger(__name__)
 
-_TAKEN = text(
-    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1"
-    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-    " AND (classid::bigint << 32 | objid::bigint) = hashtextextended(:name, 0)"
+# A holder asks its session at every step: one that has not for so long hangs, although its connection
+# lives. The kernel of a stopped process answers for it.
+SILENT_S = 15.0
+_HOLDER = text(
+    "SELECT l.pid, extract(epoch FROM clock_timestamp() - a.query_start) AS silent_s"
+    " FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid"
+    " WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1"
+    " AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    " AND (l.classid::bigint << 32 | l.objid::bigint) = hashtextextended(:name, 0)"
 )
+_END = text("SELECT pg_terminate_backend(:pid)")
 
 
 class AloneLead:
@@ -29,7 +35,8 @@ class AloneLead:
 
 
 class AdvisoryLead:
-    """A lock that ends with its connection, so that a dead process holds nothing."""
+    """A lock that ends with its connection, so that a dead process holds nothing, and that is taken from
+    one which hangs: whoever waits for the part ends its session."""
 
     def __init__(self, connection: Connection, name: str) -> None:
         self._connection = connection
@@ -48,14 +55,19 @@ class AdvisoryLead:
             raise
         if taken:
             return cls(connection, name)
-        connection.close()
+        with connection:
+            holder = connection.execute(_HOLDER, {"name": name}).first()
+            if holder is not None and _hangs(holder.silent_s):
+                log.warning("the holder of the part %r has said nothing for %.0f s", name, holder.silent_s)
+                connection.execute(_END, {"pid": holder.pid})
         return None
 
     @classmethod
     def taken(cls, engine: Engine, name: str) -> bool:
-        """Whether any session of this database holds the lock."""
+        """Whether a session of this database holds the lock, and lives."""
         with engine.connect() as connection:
-            return bool(connection.execute(_TAKEN, {"name": name}).scalar_one())
+            holder = connection.execute(_HOLDER, {"name": name}).first()
+        return holder is not None and not _hangs(holder.silent_s)
 
     def holds(self) -> bool:
         """Ask the session; a connection that broke has lost the lock with it."""
@@ -76,6 +88,10 @@ class AdvisoryLead:
             self._connection.execute(select(func.pg_advisory_unlock(_key(self._name))))
             self._connection.close()
             self._lost = True
+
+
+def _hangs(silent_s: float | None) -> bool:
+    return silent_s is not None and silent_s > SILENT_S
 
 
 def _key(name: str) -> object:

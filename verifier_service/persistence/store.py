@@ -37,7 +37,11 @@ story = logging.getLogger("verifier_service.story")
 
 TURN_TIMEOUT_S = 30.0
 _RETRY_STATES = {"40001", "40P01", "55P03"}  # serialization, deadlock, lock not available
-_AWAY_STATES = {"57P01", "57P02", "57P03", "53300"}  # shutting down, crashed, starting, no slot free
+# Connection exceptions, no resources (memory, disk, slots), operator intervention, system errors; and a
+# server that takes no writes, as after a failover. PostgreSQL, appendix A; SQLite, result codes.
+_AWAY_CLASSES = ("08", "53", "57", "58")
+_READ_ONLY = "25006"
+_AWAY_NAMES = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_NOMEM")
 
 
 class SqlTransaction:
@@ -120,11 +124,11 @@ class SqlStore:
 
     def begin(self) -> AbstractContextManager[SqlTransaction]:
         """A read-write transaction."""
-        return self._open(self._writer, self._queue())
+        return self._open(self._writer, self._queue(), writes=True)
 
     def read(self) -> AbstractContextManager[SqlTransaction]:
         """A read-only snapshot."""
-        return self._open(self._reader, nullcontext())
+        return self._open(self._reader, nullcontext(), writes=False)
 
     def lead(self, name: str) -> Lead | None:
         """A session's advisory lock on Postgres; a SQLite file has one process, which leads."""
@@ -158,8 +162,10 @@ class SqlStore:
             self._turn.release()
 
     @contextmanager
-    def _open(self, engine: Engine, turn: AbstractContextManager[None]) -> Iterator[SqlTransaction]:
-        with _in_our_words(), turn, engine.begin() as connection:
+    def _open(
+        self, engine: Engine, turn: AbstractContextManager[None], *, writes: bool
+    ) -> Iterator[SqlTransaction]:
+        with _in_our_words(writes=writes), turn, engine.begin() as connection:
             database = Database(connection, self._postgres)
             yield SqlTransaction(database, self._cache)
         if database.counts:
@@ -169,14 +175,14 @@ class SqlStore:
 
 
 @contextmanager
-def _in_our_words() -> Iterator[None]:
-    """What callers may have to act on, as errors of the domain."""
+def _in_our_words(*, writes: bool = False) -> Iterator[None]:
+    """What callers may have to act on, as errors of the domain; a write in a snapshot is our mistake."""
     try:
         yield
     except DBAPIError as error:
         if _may_run_again(error):
             raise Contended("database_contended", "run the transaction again") from error
-        if _is_away(error):
+        if _is_away(error) or (writes and _takes_no_writes(error)):
             raise Unavailable("database_unavailable", "the database does not answer; try again") from error
         raise
     except TimeoutError as error:
@@ -198,10 +204,15 @@ def _cites_what_was_purged(error: DBAPIError) -> bool:
 
 
 def _is_away(error: DBAPIError) -> bool:
-    """The connection broke, or there was none to be had. SQLSTATE classes: PostgreSQL, appendix A."""
-    if error.connection_invalidated:
+    """The connection broke, there was none to be had, or the server cannot work just now."""
+    if error.connection_invalidated or getattr(error.orig, "sqlite_errorname", "").startswith(_AWAY_NAMES):
         return True
-    if not isinstance(error.orig, psycopg.OperationalError):
-        return False
-    state = error.orig.sqlstate
-    return state is None or state in _AWAY_STATES or state.startswith("08")
+    state = getattr(error.orig, "sqlstate", None)
+    if state is None:
+        return isinstance(error.orig, psycopg.OperationalError)
+    return bool(state.startswith(_AWAY_CLASSES))
+
+
+def _takes_no_writes(error: DBAPIError) -> bool:
+    name = getattr(error.orig, "sqlite_errorname", "")
+    return getattr(error.orig, "sqlstate", None) == _READ_ONLY or name.startswith("SQLITE_READONLY")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from verifier_service.domain.errors import NotFound
 from verifier_service.domain.evidence import WORKED_TIERS
+from verifier_service.domain.planning import here
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.runs import RunState
@@ -49,6 +50,12 @@ def reclaim(tx: Transaction, owner_prefix: str) -> Left:
     return Left(pks=tuple(tx.demands.satisfy(moved)) if moved else ())
 
 
+def disown(tx: Transaction, owner: str, held: Mapping[int, int]) -> Left:
+    """Give back claims of which their owner never heard."""
+    moved = tx.checks.disown(owner, held)
+    return Left(pks=tuple(tx.demands.satisfy(moved)) if moved else ())
+
+
 def unfinished(tx: Transaction) -> Left:
     """Cases whose check has ended while nobody advanced them."""
     pks = tx.demands.unadvanced(REAP_LIMIT)
@@ -65,8 +72,8 @@ def unfinished(tx: Transaction) -> Left:
 
 
 def outdated(tx: Transaction, catalog: Catalog) -> Left:
-    """Checks queued for a version that was replaced: nobody runs it any more, and somebody runs the one
-    that this installation would ask for today. Their cases ask again for that one."""
+    """Checks queued for a version, or for libraries, that were replaced: nobody runs them any more, and
+    somebody runs what this installation would ask for today. Their cases ask again for that."""
     touched: set[int] = set()
     for tier, kind in tx.checks.kinds():
         today = _today(catalog, kind) if tier in WORKED_TIERS else kind
@@ -84,10 +91,8 @@ def outdated(tx: Transaction, catalog: Catalog) -> Left:
 
 
 def _today(catalog: Catalog, kind: Kind) -> Kind | None:
-    try:
-        return Kind(kind.verifier, catalog.verifier(kind.verifier).version)
-    except NotFound:
-        return None
+    mine = here(catalog, kind.verifier)
+    return None if mine is None else mine.kind
 
 
 def prune_workers(tx: Transaction) -> Left:

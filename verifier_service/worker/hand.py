@@ -67,19 +67,41 @@ class Hand:
         """How many results are kept."""
         return len(self._pending)
 
-    def flush(self) -> None:
-        """Report every result that is kept, and let go of its claim; later, where the database is away."""
-        if not self._pending or time.monotonic() < self._pause_until:
+    def flush(self, *, at_once: bool = False) -> None:
+        """Report every result that is kept, and let go of its claim; later, where the database is away, and
+        after a pause unless it is tried ``at_once``."""
+        if not self._pending or (not at_once and time.monotonic() < self._pause_until):
             return
-        results = self._pending
+        results = list(self._pending)
         try:
-            self._report(self.held(), results)
+            self._tell(results)
         except (Contended, Unavailable) as error:
             log.warning("%d results are reported later: %s", len(results), error)
             self._pause_until = time.monotonic() + PAUSE_S
-            return
-        self._pending = []
+        except Exception:
+            log.exception("a report of %d results failed; each is reported by itself", len(results))
+            self._each(results)
+
+    def _each(self, results: list[Done | Released]) -> None:
+        """So that one which cannot be stored takes no others with it."""
+        for result in results:
+            try:
+                self._tell([result])
+            except (Contended, Unavailable) as error:
+                log.warning("results are reported later: %s", error)
+                return
+            except Exception:
+                log.exception("the result of job %s cannot be stored; its lease will expire", result.id)
+                self._drop([result])
+
+    def _tell(self, results: list[Done | Released]) -> None:
+        self._report(self.held(), results)
+        self._drop(results)
+
+    def _drop(self, results: list[Done | Released]) -> None:
+        """Let go of results and their claims."""
         ended = {result.id for result in results}
+        self._pending = [one for one in self._pending if one.id not in ended]
         self._cut -= ended
         for job in ended:
             del self._claims[job]

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 from verifier_service.bootstrap import Service
 from verifier_service.domain.errors import Contended, Unavailable
@@ -20,6 +21,7 @@ log = logging.getLogger(__name__)
 IDLE_S = 1.0
 BATCHES_AHEAD = 2
 PAUSE_AFTER_ERROR_S = 1.0
+LAST_WORDS_S = 8.0
 
 
 class TierWorker:
@@ -50,6 +52,7 @@ class TierWorker:
         self._count = count
         self._harness = service.harness()
         self._stopping = threading.Event()
+        self._unheard = False
 
     def run(self) -> None:
         """Work until stopped. An unexpected error is logged and costs a pause, never the worker."""
@@ -76,11 +79,35 @@ class TierWorker:
 
     def drain_once(self) -> bool:
         """Claim and execute a batch, and what comes up meanwhile; False when nothing was ready."""
-        taken = self._service.take(self._tier, self._batch, self._owner, only=self._only)
+        taken = self._take(limit=self._batch)
         self._pulse()
         if taken.jobs:
             self._execute(taken)
         return bool(taken.jobs or taken.ended)
+
+    def _take(self, hand: Hand | None = None, **wanted: Any) -> Taken:
+        """Claim; after a claim whose commit may have happened unheard, what it took is given back."""
+        if self._unheard:
+            held = {} if hand is None else {claim.pk: claim.fence for claim in hand.held().claims.values()}
+            self._service.disown(self._owner, held)
+            self._unheard = False
+        try:
+            return self._service.take(self._tier, owner=self._owner, only=self._only, **wanted)
+        except Unavailable:
+            self._unheard = True
+            raise
+
+    def _deliver(self, hand: Hand) -> None:
+        """Report what is left. While the database is away it is asked again; a worker that is told to stop
+        has a few seconds."""
+        stop_at: float | None = None
+        while True:
+            hand.flush(at_once=True)
+            if stop_at is None and self._stopping.is_set():
+                stop_at = time.monotonic() + LAST_WORDS_S
+            if not hand.unreported or (stop_at is not None and time.monotonic() >= stop_at):
+                return
+            time.sleep(PAUSE_AFTER_ERROR_S / 2)
 
     def _execute(self, taken: Taken) -> None:
         hand = Hand(lambda held, results: self._service.report(self._owner, held, results, self._count))
@@ -110,7 +137,7 @@ class TierWorker:
                 return ()
             limit = min(room, self._batch)
             try:
-                added = self._service.take(self._tier, limit, self._owner, without=enough, only=self._only)
+                added = self._take(hand, limit=limit, without=enough)
             except (Contended, Unavailable):
                 return ()  # what runs is worth more than what could be added: it is tried again
             supply.took(full=len(added.jobs) >= limit or bool(added.ended))
@@ -121,11 +148,7 @@ class TierWorker:
         ask = more if self._tier is Tier.FAST else None
         for result in self._harness.run(taken.jobs, unwanted, beat, ask):
             hand.keep(result)
-        while hand.unreported:
-            hand.flush()
-            if hand.unreported and self._stopping.wait(PAUSE_AFTER_ERROR_S):
-                hand.flush()
-                return
+        self._deliver(hand)
 
 
 class Supply:

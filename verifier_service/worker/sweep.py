@@ -22,6 +22,8 @@ PART = "sweep"
 SLOW_TICK_S = 1.0
 RARE_TICK_S = 10.0
 AWAY_PAUSE_S = 0.5
+DECIDING_S = 2.0
+SAY_S = 1.0
 RUNS_PER_TICK = 64
 REVIEWS_PER_TICK = 32
 DRAIN_LIMIT = 20
@@ -41,6 +43,9 @@ class Sweep:
         self._seen_at: float | None = None
         self._no_reaping_until = 0.0
         self._was_away = False
+        self._worked_s = 0.0
+        self._next: tuple[str, str] | None = None
+        self._held_at = 0.0
         self._turn = 0
         self._lead: Lead | None = None
 
@@ -52,13 +57,19 @@ class Sweep:
             self._guarded("standing down", self._lead.release)
 
     def _tick_if_leading(self) -> None:
-        if self._lead is not None and not self._lead.holds():
-            self._lead = None
+        self._hold()
         if self._lead is None:
             self._lead = self._service.store.lead(PART)
             self._seen_at = None
         if self._lead is not None:
             self.tick()
+
+    def _hold(self) -> bool:
+        """Say that this process lives, and hear whether the part is still its own."""
+        if self._lead is not None and not self._lead.holds():
+            self._lead = None
+        self._held_at = time.monotonic()
+        return self._lead is not None
 
     def stop(self) -> None:
         """End after the running step."""
@@ -66,14 +77,20 @@ class Sweep:
 
     def tick(self) -> None:
         """Decide what is undecided; once a second do everything else."""
+        began = time.monotonic()
         with self._service.store.read() as tx:
             undecided = tx.runs.undecided(RUNS_PER_TICK)
             self._notice_sleep(tx.now())
-        for place in undecided:
+        first = undecided.index(self._next) if self._next in undecided else 0
+        for place in (*undecided[first:], *undecided[:first]):
+            self._next = place
+            if time.monotonic() - began > DECIDING_S:
+                break  # it is the first in the next tick, after what is done once a second
             self._guarded(f"deciding {place}", partial(self._decide, *place))
         if time.monotonic() >= self._slow_due:
             self._slow_due = time.monotonic() + SLOW_TICK_S
             self._slow()
+        self._worked_s = time.monotonic() - began
         if time.monotonic() >= self._rare_due:
             self._rare_due = time.monotonic() + RARE_TICK_S
             self._rarely()
@@ -82,10 +99,10 @@ class Sweep:
         """After a laptop's sleep, and when the database was away, every lease looks expired: let the living
         renew theirs first.
 
-        Database time goes on in a sleep, a process's monotonic clock does not.
+        A long tick is no sleep: the time that it worked is left out.
         """
         lease_s = self._service.settings.lease_s
-        slept = self._seen_at is not None and now - self._seen_at > lease_s / 2
+        slept = self._seen_at is not None and now - self._seen_at - self._worked_s > lease_s / 2
         if slept or self._was_away:
             log.info("leases get time to be renewed before any is reaped")
             self._no_reaping_until = now + lease_s
@@ -94,6 +111,8 @@ class Sweep:
     def _guarded(self, what: str, step: Callable[[], object]) -> None:
         """One step that may fail without stopping the others."""
         try:
+            if time.monotonic() - self._held_at > SAY_S:
+                self._hold()
             step()
         except Contended:
             log.info("%s was in another's way; it is tried again", what)
