@@ -112,9 +112,9 @@ class Histories:
         }
 
     def _ahead(self, check: Row[Any]) -> int:
-        """How many queued checks of its tier are claimed before it, at most ``MAX_AHEAD`` and one."""
+        """How many checks of its tier are ready and claimed before it, at most ``MAX_AHEAD`` and one."""
         place = tuple_(_checks.c.precedence, _checks.c.pk) < tuple_(check.precedence, check.pk)
-        before = select(_checks.c.pk).where(sql(tables.QUEUED), _checks.c.tier == check.tier, place)
+        before = select(_checks.c.pk).where(sql(tables.READY), _checks.c.tier == check.tier, place)
         counted = select(func.count()).select_from(before.limit(MAX_AHEAD + 1).subquery())
         return int(self._db.connection.execute(counted).scalar_one())
 

@@ -36,6 +36,7 @@ from verifier_service.domain.ports.meters import Series
 
 Values: TypeAlias = Mapping[str, Any]
 _HUGE = 1e300
+NOW_ON_SQLITE = "((julianday('now') - 2440587.5) * 86400.0)"
 # A scalar subquery is evaluated once; the bare function would run for every row and hide indexes.
 NOW_ON_POSTGRES = "(SELECT extract(epoch FROM clock_timestamp())::double precision)"
 
@@ -50,7 +51,7 @@ class clock(ColumnElement[float]):  # noqa: N801 - reads as an SQL function wher
 
 @compiles(clock, "sqlite")
 def _sqlite_clock(_element: clock, _compiler: SQLCompiler, **_: Any) -> str:
-    return "((julianday('now') - 2440587.5) * 86400.0)"
+    return NOW_ON_SQLITE
 
 
 @compiles(clock, "postgresql")

@@ -6,17 +6,25 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, func, or_, select, text, tuple_, update
+from sqlalchemy import ColumnElement, Row, Select, func, select, text, tuple_, update
 
 from verifier_service.domain.checks import Claim
 from verifier_service.domain.evidence import TIERS, Tier
 from verifier_service.domain.states import CheckState
 from verifier_service.domain.workers import Kind
 from verifier_service.persistence import tables
-from verifier_service.persistence.database import NOW_ON_POSTGRES, Database, clock, ordered, sql
+from verifier_service.persistence.database import (
+    NOW_ON_POSTGRES,
+    NOW_ON_SQLITE,
+    Database,
+    clock,
+    ordered,
+    sql,
+)
 
 _checks, _runs = tables.checks, tables.runs
 SPARE = 64  # looked at beyond the limit, where several workers claim the same kinds at once
+WOKEN = 256  # delayed checks that one claim makes ready
 
 
 class Leases:
@@ -34,6 +42,9 @@ class Leases:
         only: Collection[Kind] | None = None,
     ) -> list[Claim]:
         """Rows locked by another claim are skipped, so two claims never wait for each other."""
+        if limit <= 0:
+            return []
+        self._wake(tier)
         best = _ready(_CLAIMED, tier).limit(limit)
         if only is not None:
             kinds = [kind for kind in sorted(only) if kind.verifier not in without]
@@ -43,7 +54,7 @@ class Leases:
             best = best.where(narrowed)
         elif without:
             best = best.where(~self._db.among(_checks.c.verifier, sorted(without)))
-        rows = self._db.all(self._db.locked(best, of=_checks, skip=True)) if limit > 0 else []
+        rows = self._db.all(self._db.locked(best, of=_checks, skip=True))
         if not rows:
             return []
         leased = update(_checks).where(self._db.among(_checks.c.pk, [row.pk for row in rows]))
@@ -60,6 +71,11 @@ class Leases:
         self._db.count("claims", tier, amount=len(rows))
         params = {text: json.loads(text) for text in {row.params for row in rows}}
         return [_claim(row, tier, params[row.params]) for row in rows]
+
+    def _wake(self, tier: Tier) -> None:
+        """Delayed checks that are due become ready, those that waited longest first. From there they are
+        claimed in the order of all, and nothing has to walk over those that are not due."""
+        self._db.run(_WAKE_ON_POSTGRES if self._db.postgres else _WAKE, {"tier": tier.value, "most": WOKEN})
 
     def _of_kinds(self, tier: Tier, kinds: Sequence[Kind], limit: int) -> ColumnElement[bool] | None:
         """That a check is of one of these kinds; ``None`` when there is none to claim.
@@ -78,11 +94,16 @@ class Leases:
         return self._db.among(_checks.c.pk, pks) if pks else None
 
     def kinds(self) -> list[tuple[Tier, Kind]]:
-        counted = select(_checks.c.tier, _checks.c.verifier, _checks.c.version).where(sql(tables.QUEUED))
-        rows = self._db.all(counted.distinct())
-        return [(Tier(row.tier), Kind(row.verifier, row.version)) for row in rows]
+        """A look into the index per kind, however many checks each has."""
+        found: list[tuple[Tier, Kind]] = []
+        row = self._db.first(_KINDS.limit(1))
+        while row is not None:
+            found.append((Tier(row.tier), Kind(row.verifier, row.version)))
+            row = self._db.first(_KINDS.where(tuple_(*row) < _KIND).limit(1))
+        return found
 
     def queued(self, tier: Tier, kind: Kind, limit: int) -> list[int]:
+        self._wake(tier)
         return [row.pk for row in self._db.all(_of_kind(tier, kind).limit(limit))]
 
     def beat(self, owner: str, fences: Mapping[int, int], ttl_s: float) -> set[int]:
@@ -115,12 +136,7 @@ class Leases:
 
     def ready(self) -> frozenset[Tier]:
         """The first row of each tier tells, however many there are."""
-        waiting = [
-            tier
-            for tier in TIERS
-            if self._db.first(select(_checks.c.pk).where(*_claimable(tier)).limit(1)) is not None
-        ]
-        return frozenset(waiting)
+        return frozenset(tier for tier in TIERS if any(self._db.first(one) for one in _first(tier)))
 
     def oldest_queued(self) -> dict[Tier, float]:
         """Seconds since the oldest of each tier's queued checks was made, or came back to the queue."""
@@ -159,38 +175,55 @@ _BEST = text(
     SELECT best.pk FROM unnest(CAST(:names AS text[]), CAST(:versions AS text[])) AS kind (name, version)
     CROSS JOIN LATERAL (
         SELECT pk, precedence FROM checks
-        WHERE {tables.QUEUED} AND tier = :tier AND verifier = kind.name AND version = kind.version
-        AND (not_before IS NULL OR not_before <= {NOW_ON_POSTGRES})
+        WHERE {tables.READY} AND tier = :tier AND verifier = kind.name AND version = kind.version
         ORDER BY precedence, pk LIMIT :most
     ) AS best
     ORDER BY best.precedence, best.pk LIMIT :most
     """  # noqa: S608 - constants
 )
 
+_DUE = f"{tables.DELAYED} AND tier = :tier AND not_before <= {{now}} ORDER BY not_before LIMIT :most"
+_WAKE = text(
+    f"""
+    UPDATE checks SET not_before = NULL
+    WHERE pk IN (SELECT pk FROM checks WHERE {_DUE.format(now=NOW_ON_SQLITE)})
+    """  # noqa: S608 - constants
+)
+# An array is computed once; a subquery with locks might be run again for every row.
+_WAKE_ON_POSTGRES = text(
+    f"""
+    UPDATE checks SET not_before = NULL
+    WHERE pk = ANY (ARRAY(
+        SELECT pk FROM checks WHERE {_DUE.format(now=NOW_ON_POSTGRES)} FOR NO KEY UPDATE SKIP LOCKED
+    ))
+    """  # noqa: S608 - constants
+)
+_KIND = tuple_(_checks.c.tier, _checks.c.verifier, _checks.c.version)
+_KINDS = (
+    select(_checks.c.tier, _checks.c.verifier, _checks.c.version)
+    .where(sql(tables.READY))
+    .order_by(_checks.c.tier, _checks.c.verifier, _checks.c.version)
+)
 
-def _due() -> Any:
-    return or_(_checks.c.not_before.is_(None), _checks.c.not_before <= clock())
 
-
-def _claimable(tier: Tier) -> tuple[Any, ...]:
-    return sql(f"checks.{tables.QUEUED}"), _checks.c.tier == tier.value, _due()
+def _first(tier: Tier) -> tuple[Select[Any], Select[Any]]:
+    """The best check that is ready, and the one that has been due for longest."""
+    delayed = select(_checks.c.pk).where(sql(tables.DELAYED), _checks.c.tier == tier.value)
+    due = delayed.where(_checks.c.not_before <= clock()).order_by(_checks.c.not_before)
+    return _ready(select(_checks.c.pk), tier).limit(1), due.limit(1)
 
 
 def _ready(columns: Select[Any], tier: Tier) -> Select[Any]:
-    """Claimable checks of a tier, best first."""
-    return columns.where(*_claimable(tier)).order_by(_checks.c.precedence, _checks.c.pk)
+    """Ready checks of a tier, best first."""
+    ready = columns.where(sql(f"checks.{tables.READY}"), _checks.c.tier == tier.value)
+    return ready.order_by(_checks.c.precedence, _checks.c.pk)
 
 
 def _of_kind(tier: Tier, kind: Kind) -> Select[Any]:
-    """Claimable checks of one kind, best first: a range of ``ix_checks_ready_kind``."""
-    of_kind = select(_checks.c.pk, _checks.c.precedence).where(
-        sql(tables.QUEUED),
-        _checks.c.tier == tier.value,
-        _checks.c.verifier == kind.verifier,
-        _checks.c.version == kind.version,
-        _due(),
+    """Ready checks of one kind, best first: a range of ``ix_checks_ready_kind``."""
+    return _ready(select(_checks.c.pk), tier).where(
+        _checks.c.verifier == kind.verifier, _checks.c.version == kind.version
     )
-    return of_kind.order_by(_checks.c.precedence, _checks.c.pk)
 
 
 def _claim(row: Row[Any], tier: Tier, params: Any) -> Claim:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
     CheckConstraint,
     Column,
+    ColumnElement,
     Double,
     ForeignKey,
     Index,
@@ -45,12 +49,18 @@ def listed(values: object) -> str:
     return ", ".join(f"'{value}'" for value in values)  # type: ignore[attr-defined]
 
 
-def _where(name: str, columns: list[str], table: Table, predicate: str, *, unique: bool = False) -> Index:
+def _where(
+    name: str,
+    columns: Sequence[str | ColumnElement[Any]],
+    table: Table,
+    predicate: str,
+    *,
+    unique: bool = False,
+) -> Index:
     """A partial index with the same predicate on both databases."""
     where = text(predicate)
-    return Index(
-        name, *[table.c[one] for one in columns], unique=unique, sqlite_where=where, postgresql_where=where
-    )
+    parts = [table.c[one] if isinstance(one, str) else one for one in columns]
+    return Index(name, *parts, unique=unique, sqlite_where=where, postgresql_where=where)
 
 
 projects = Table(
@@ -239,9 +249,15 @@ checks = Table(
 LIVE = f"state IN ({listed(sorted(LIVE_CHECKS))})"
 _where("uq_checks_live", ["project", "key"], checks, LIVE, unique=True)
 QUEUED = "state = 'queued'"
-_where("ix_checks_ready", ["tier", "precedence", "pk"], checks, QUEUED)
+# What has to wait for a time is apart, and becomes ready when it is due: no claim walks over it.
+READY = f"{QUEUED} AND not_before IS NULL"
+_where("ix_checks_ready", ["tier", "precedence", "pk"], checks, READY)
 # For workers that run some verifiers of a tier: what only others run must not be in their way.
-_where("ix_checks_ready_kind", ["tier", "verifier", "version", "precedence", "pk"], checks, QUEUED)
+_where("ix_checks_ready_kind", ["tier", "verifier", "version", "precedence", "pk"], checks, READY)
+DELAYED = f"{QUEUED} AND not_before IS NOT NULL"
+_where("ix_checks_delayed", ["tier", "not_before"], checks, DELAYED)
+# How much a run waits for, however much others do.
+_where("ix_checks_payer", ["payer", "tier"], checks, QUEUED)
 RUNNING = "state = 'running'"
 _where("ix_checks_lease", ["lease_until"], checks, RUNNING)
 DUE = "deadline IS NOT NULL AND state IN ('queued', 'waiting_external')"
@@ -274,7 +290,8 @@ _where("ix_demands_requested", ["check_pk"], demands, REQUESTED)
 # With the state, so that SQLite, which prefers it, finds the requested among very many others.
 _where("ix_demands_check", ["check_pk", "state"], demands, "check_pk IS NOT NULL")
 HELD = "state = 'held'"
-_where("ix_demands_held", ["run", "rank"], demands, HELD)
+# From the best: equal ranks, which are the rule, are not sorted.
+_where("ix_demands_held", ["run", demands.c.rank.desc(), "trajectory"], demands, HELD)
 
 rewards = Table(
     "rewards",
