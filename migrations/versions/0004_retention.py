@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
+from alembic.util import CommandError
 
 revision: str = "0004"
 down_revision: str | None = "0003"
@@ -30,6 +31,13 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    purged = sa.text("SELECT count(*) FROM runs WHERE purging_at IS NOT NULL")
+    count = op.get_bind().execute(purged).scalar_one()
+    if count:
+        raise CommandError(
+            f"{count} runs were purged, or are being purged: before revision 0004 they would be closed runs"
+            " with missing records, and nothing would tell. Delete these rows or stay at 0004"
+        )
     for name, table, _, _ in reversed(INDEXES):
         op.drop_index(name, table)
     op.drop_column("runs", "purged_at")

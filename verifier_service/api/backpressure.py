@@ -27,6 +27,7 @@ MAX_KEYS = 4_096
 FRESH_S = 0.5  # a count is good for so long
 AGAIN_S = 0.05  # and where the queue was full, for so long
 SHARE = 20  # but counting takes at most one part in so many of the time
+BEYOND = 2  # a queue is counted up to so many times its limit: beyond, it is full whatever it holds
 LONGEST_S = 30
 UNKNOWN_S = 2
 HALF_LIFE_S = 5.0
@@ -178,7 +179,7 @@ class Queues:
 
     def _read(self) -> Mapping[RunKey, int]:
         with self._store.read() as tx:
-            return tx.runs.queued()
+            return tx.runs.queued(BEYOND * self._limit)
 
     def _until_room(self, place: RunKey, queued: int) -> int:
         """Seconds until the queue, as fast as it shrank last, is below the limit."""

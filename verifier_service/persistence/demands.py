@@ -17,6 +17,9 @@ from verifier_service.persistence.database import Database, clean, clock, finite
 from verifier_service.persistence.runs import run_key
 
 _checks, _demands, _cases, _runs = tables.checks, tables.demands, tables.trajectories, tables.runs
+_counters = tables.counters
+STRETCH = 16_384  # requested demands that ``unadvanced`` looks at in one go
+PLACE = "unadvanced_place"
 
 
 class SqlDemands:
@@ -114,15 +117,35 @@ class SqlDemands:
         return ordered([row.trajectory for row in self._db.all(found)])
 
     def unadvanced(self, limit: int) -> list[int]:
+        """A stretch of the requested demands by check per call, the next one from where the last ended:
+        nearly all of them wait for checks that have not ended. One stretch is all, unless very many wait.
+        """
+        place = self._db.first(select(_counters.c.value).where(_counters.c.name == PLACE))
+        after = 0 if place is None else int(place.value)
+        last = self._stretch(after)
         # The sum and the function keep SQLite from walking indexes of every demand there ever was.
         trajectory = (_demands.c.trajectory + 0).label("pk")
         found = (
             select(trajectory)
             .join(_checks, _checks.c.pk == func.coalesce(_demands.c.check_pk, 0))
-            .where(sql(f"demands.{tables.REQUESTED}"), _checks.c.state.not_in(_live_values()))
+            .where(sql(f"demands.{tables.REQUESTED}"), _demands.c.check_pk > after)
+            .where(_checks.c.state.not_in(_live_values()))
             .distinct()
         )
-        return [row.pk for row in self._db.all(found.order_by(trajectory).limit(limit))]
+        if last is not None:
+            found = found.where(_demands.c.check_pk <= last)
+        pks = [row.pk for row in self._db.all(found.order_by(trajectory).limit(limit))]
+        if len(pks) < limit and (last or 0) != after:
+            self._db.run(self._db.insert_new(_counters).values(name=PLACE, value=0))
+            moved = update(_counters).where(_counters.c.name == PLACE)
+            self._db.run(moved.values(value=last or 0))
+        return pks
+
+    def _stretch(self, after: int) -> int | None:
+        """The check at which a stretch ends that begins behind ``after``; null where nothing follows."""
+        ahead = select(_demands.c.check_pk).where(sql(tables.REQUESTED), _demands.c.check_pk > after)
+        row = self._db.first(ahead.order_by(_demands.c.check_pk).offset(STRETCH - 1).limit(1))
+        return None if row is None else int(row.check_pk)
 
     def _live(self, checks: Collection[int]) -> set[int]:
         if not checks:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, ScalarSelect, case, exists, func, insert, select, update
+from sqlalchemy import ColumnElement, Row, ScalarSelect, case, exists, func, insert, select, text, update
 
 from verifier_service.domain.errors import Conflict, Gone, NotFound
 from verifier_service.domain.evidence import TIERS, WORKED_TIERS, Tier
@@ -140,16 +140,9 @@ class SqlRuns:
         found = select(_runs.c.project, _runs.c.id).where(_runs.c.state == state.value)
         return tuple((row.project, row.id) for row in self._db.all(found.order_by(_runs.c.pk)))
 
-    def queued(self) -> dict[tuple[str, str], int]:
-        checks = tables.checks
-        waiting = (
-            select(checks.c.payer, func.count().label("n"))
-            .where(sql(tables.QUEUED), checks.c.tier.in_([tier.value for tier in WORKED_TIERS]))
-            .group_by(checks.c.payer)
-            .subquery()
-        )
-        rows = select(_runs.c.project, _runs.c.id, waiting.c.n).join(waiting, waiting.c.payer == _runs.c.pk)
-        return {(row.project, row.id): int(row.n) for row in self._db.all(rows)}
+    def queued(self, most: int) -> dict[tuple[str, str], int]:
+        rows = self._db.all(_QUEUED, {"most": most})
+        return {(row.project, row.id): int(row.n) for row in rows if row.n}
 
     def report(self, project: str, run: str) -> RunReport:
         found = self.get(project, run)
@@ -268,6 +261,26 @@ class SqlRuns:
             TierCount.model_validate({"tier": tier, "credits": credits[tier], **counts[tier]})
             for tier in TIERS
         )
+
+
+# The payers of what is queued are found one after another, however much each of them has there.
+_QUEUED = text(
+    f"""
+    WITH RECURSIVE payers (pk) AS (
+        SELECT min(payer) FROM checks WHERE {tables.QUEUED}
+        UNION ALL
+        SELECT (SELECT min(payer) FROM checks WHERE {tables.QUEUED} AND payer > payers.pk)
+        FROM payers WHERE payers.pk IS NOT NULL
+    )
+    SELECT runs.project, runs.id, (
+        SELECT count(*) FROM (
+            SELECT 1 FROM checks WHERE {tables.QUEUED} AND payer = runs.pk
+            AND tier IN ({tables.listed(tier.value for tier in WORKED_TIERS)}) LIMIT :most
+        ) AS waiting
+    ) AS n
+    FROM payers JOIN runs ON runs.pk = payers.pk
+    """  # noqa: S608 - constants
+)
 
 
 def _run_rows(*where: ColumnElement[bool]) -> Any:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Table, Text, select
 
+from verifier_service.domain.ports.traces import MAX_TRACES
 from verifier_service.persistence import tables
 from verifier_service.persistence.bulk import insert_new
 from verifier_service.persistence.database import Database, ordered
 from verifier_service.persistence.tables import metadata
+
+_demands = tables.demands
+MAX_CITING = 1_000  # demands of a check whose traces are looked at
 
 traces = Table(
     "traces",
@@ -38,15 +42,20 @@ class SqlTraces:
             insert_new(self._db, traces, rows)
 
     def of_checks(self, pks: Collection[int]) -> dict[int, tuple[str, ...]]:
-        demands = tables.demands
-        wanted = (
-            select(demands.c.check_pk, traces.c.traceparent)
-            .join(traces, traces.c.trajectory == demands.c.trajectory)
-            .where(self._db.among(demands.c.check_pk, ordered(pks)), demands.c.check_pk.is_not(None))
-            .order_by(demands.c.check_pk, demands.c.pk)
-        )
         found: dict[int, list[str]] = defaultdict(list)
-        for row in self._db.all(wanted):
-            if row.traceparent not in found[row.check_pk]:
-                found[row.check_pk].append(row.traceparent)
+        for pk, parent in self._cited(ordered(pks)):
+            if len(found[pk]) < MAX_TRACES and parent not in found[pk]:
+                found[pk].append(parent)
         return {pk: tuple(parents) for pk, parents in found.items()}
+
+    def _cited(self, pks: Sequence[int]) -> Iterator[tuple[int, str]]:
+        """Traces of the demands that the index has first for each check: its oldest, whose batches often
+        share a trace. A check may be cited by any number of trajectories."""
+        for pk in pks:
+            of_check = select(_demands.c.pk, _demands.c.trajectory).where(
+                _demands.c.check_pk == pk, _demands.c.check_pk.is_not(None)
+            )
+            first = of_check.limit(MAX_CITING).subquery()
+            cited = select(traces.c.traceparent).join(first, first.c.trajectory == traces.c.trajectory)
+            for row in self._db.all(cited.order_by(first.c.pk)):
+                yield pk, row.traceparent

@@ -163,10 +163,11 @@ def quote(catalog: Catalog, tariff: Tariff, rung: Rung) -> float:
 
 
 def _budgets(tx: Transaction, project: str, run: str) -> BudgetView:
-    asked = tx.demands.outstanding(project, run)
+    accounts = tx.ledger.accounts(project, run)
+    limited = any(account.limit is not None for account in accounts)
+    asked = tx.demands.outstanding(project, run) if limited else {}
     left = {
-        account.kind: max(0.0, account.available - asked.get(account.kind, 0.0))
-        for account in tx.ledger.accounts(project, run)
+        account.kind: max(0.0, account.available - asked.get(account.kind, 0.0)) for account in accounts
     }
     return BudgetView(compute=left.get("compute", float("inf")), human=left.get("human", float("inf")))
 

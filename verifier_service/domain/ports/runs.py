@@ -71,8 +71,9 @@ class Runs(Protocol):
         """(project, run) of all runs in ``state``."""
         ...
 
-    def queued(self) -> dict[tuple[str, str], int]:
-        """How many checks are queued for machines, for every (project, run) that pays for some."""
+    def queued(self, most: int) -> dict[tuple[str, str], int]:
+        """How many checks are queued for machines, for every (project, run) that pays for some; of each run
+        ``most`` are counted."""
         ...
 
     def report(self, project: str, run: str) -> RunReport:

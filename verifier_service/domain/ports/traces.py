@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+MAX_TRACES = 33  # a span has one parent and 32 links
+
 
 class Traces(Protocol):
     """Which trace a trajectory was submitted in, so that what others do for it joins that trace."""
@@ -15,7 +17,8 @@ class Traces(Protocol):
         ...
 
     def of_checks(self, pks: Collection[int]) -> dict[int, tuple[str, ...]]:
-        """The traces of the trajectories that demand these checks, oldest first, by check."""
+        """The traces of the trajectories that demand these checks, oldest first, by check: at most
+        ``MAX_TRACES``, from the first thousand demands."""
         ...
 
 

@@ -108,7 +108,7 @@ class Outbox(Protocol):
         ...
 
     def depths(self) -> dict[DeliveryState, int]:
-        """How many deliveries are kept, by state."""
+        """How many deliveries are kept, by state; of each state 100,000 are counted."""
         ...
 
     def prune(self, keep_delivered_s: float, keep_failed_s: float, limit: int) -> int:

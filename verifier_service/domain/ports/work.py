@@ -50,13 +50,14 @@ class Checks(Protocol):
         """Lease the best ready checks (priority, then age), but none of the verifiers in ``without``, and
         where ``only`` is given none but those kinds: verifiers in one version.
 
-        State becomes running, the fence rises. Never hands one check to two owners. Its time does not grow
-        with what is queued of other kinds.
+        Delayed checks that are due take part; where several hundred become due at once, those that are due
+        for longest come first. State becomes running, the fence rises. Never hands one check to two owners.
+        Its time does not grow with what is queued of other kinds, or delayed.
         """
         ...
 
     def kinds(self) -> list[tuple[Tier, Kind]]:
-        """Of which kinds anything is queued."""
+        """Of which kinds anything is ready: queued, and not delayed."""
         ...
 
     def queued(self, tier: Tier, kind: Kind, limit: int) -> list[int]:
@@ -65,7 +66,7 @@ class Checks(Protocol):
 
     def histories(self, pks: Collection[int]) -> dict[int, Queueing]:
         """Every attempt at these checks, oldest first, the running one last; and for a queued check how
-        many of its tier stand before it, counted up to 1,001."""
+        many of its tier are ready and stand before it, counted up to 1,001."""
         ...
 
     def beat(self, owner: str, fences: Mapping[int, int], ttl_s: float) -> set[int]:
@@ -198,7 +199,7 @@ class Demands(Protocol):
 
     def outstanding(self, project: str, run: str) -> dict[str, float]:
         """Credits quoted for checks that the run pays and that no worker has claimed yet, by account:
-        spent already as far as the policy is concerned."""
+        spent already as far as the policy is concerned. Reads every one of them: for runs with a limit."""
         ...
 
     def unpaid(self, project: str, run: str, reason: str) -> list[int]:
@@ -206,7 +207,9 @@ class Demands(Protocol):
         ...
 
     def unadvanced(self, limit: int) -> list[int]:
-        """Trajectory pks with a requested demand whose check has ended: work left between steps."""
+        """Trajectory pks with a requested demand whose check has ended: work left between steps. Where very
+        many demands are requested, each call in a transaction that writes looks at the next share of them.
+        """
         ...
 
 
