@@ -14,6 +14,7 @@ from tiers.harness import ProcessHarness
 from verifier_service.client import Client, Wait
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.history import Attempt, AttemptEnd
+from verifier_service.domain.planning import here
 from verifier_service.domain.ports.execution import Done
 from verifier_service.domain.resources import Offer
 from verifier_service.domain.wire import CheckLine
@@ -99,17 +100,17 @@ def test_failures_are_named(client: Client) -> None:
 
 def whole(told: Story, id: str) -> WholeCase:
     with told.service.store.read() as tx:
-        return whole_case(tx, PROJECT, "r", id)
+        return whole_case(tx, told.service.catalog, PROJECT, "r", id)
 
 
-def card(version: str, id: str = "vm/1") -> WorkerCard:
+def card(version: str, id: str = "vm/1", libraries: dict[str, str] | None = None) -> WorkerCard:
     return WorkerCard(
         id=id,
         host="vm",
         pid=1,
         tier=Tier.FAST,
         resources=Offer(cpus=1.0, memory_mb=1),
-        verifiers=(VerifierHere(name="molecule.validity", version=version),),
+        verifiers=(VerifierHere(name="molecule.validity", version=version, libraries=libraries or {}),),
     )
 
 
@@ -159,8 +160,9 @@ def test_nobody_is_there(told: Story) -> None:
 
 
 def test_what_nobody_runs_any_more_is_asked_for_anew(told: Story) -> None:
-    pk, today = replaced(told), told.service.catalog.verifier("molecule.validity").version
-    beat(told, card(today))
+    pk, mine = replaced(told), here(told.service.catalog, "molecule.validity")
+    assert mine is not None
+    beat(told, card(mine.version, libraries=mine.libraries))
     assert "runs molecule.validity old: vm has version" in whole(told, "t").stuck[pk]
     rarely(told)
     [again] = [one for one in whole(told, "t").case.of_role("hard_gate") if one.state == "requested"]

@@ -26,7 +26,7 @@ router = APIRouter(prefix="/v1/runs/{run}/trajectories", tags=["trajectories"])
 def inspect(run: RunId, trajectory: TrajectoryId, caller: Reader, context: InContext) -> Response:
     """The whole case. Scope: `read`; the reference is shown only to keys that hold `gold` as well."""
     with context.service.store.read() as tx:
-        whole = whole_case(tx, caller.project, run, trajectory)
+        whole = whole_case(tx, context.service.catalog, caller.project, run, trajectory)
         now = tx.now()
     answer = _shown(whole, now, gold=Scope.GOLD in caller.scopes)
     return Response(answer.model_dump_json(by_alias=True), media_type="application/json")

@@ -54,7 +54,9 @@ class Trial:
                 yield refused(number, result.id, result.error)
                 continue
             with self._service.store.read() as tx:
-                whole = whole_case(tx, self._service.settings.project, RUN, result.id)
+                whole = whole_case(
+                    tx, self._service.catalog, self._service.settings.project, RUN, result.id
+                )
             told = explained(
                 self._service.catalog, number, whole, highest=self._highest, show_reference=show_reference
             )

@@ -12,7 +12,7 @@ from verifier_service.domain.evidence import TIERS, Cost, Tier
 from verifier_service.domain.ladders import Rung
 from verifier_service.domain.planning import IDENTIFY_PATH, identify_rung
 from verifier_service.domain.ports.catalog import Catalog
-from verifier_service.domain.scoring import BUDGET_EXHAUSTED, METHOD_CHANGED
+from verifier_service.domain.scoring import BUDGET_EXHAUSTED, METHOD_CHANGED, contested
 from verifier_service.domain.states import CheckState, DemandState
 
 STEP_REASON = "every trajectory gets the fast tier"
@@ -70,7 +70,7 @@ def missing(catalog: Catalog, case: Case, *, again: bool) -> Iterator[Rung]:
         demand.path
         for demand in case.demands
         if demand.state is not DemandState.WITHDRAWN or demand.reason not in forgiven
-    }
+    } | contested(case)
     yield from (rung for rung in case.ladder.process_rungs(standing.n_turns) if rung.path not in had)
     if not standing.finished or case.gate_rejection("hard_gate") is not None:
         return

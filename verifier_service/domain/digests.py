@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from verifier_service.domain.records import JsonValue
 
 DIGEST_CHARS = 40
+BUILD_CHARS = 8
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
@@ -44,6 +45,21 @@ def method_digest(
     return digest(
         "method", verifier, version, canonical_json(dict(libraries)), canonical_json(dict(params))
     )
+
+
+def build_of(version: str, libraries: Mapping[str, str]) -> str:
+    """A verifier's version together with its libraries' versions, as ``2+5a0c41de``: what two processes
+    must have in common to judge alike. Written as a local version label (PEP 440); without libraries the
+    version alone.
+    """
+    label = digest("libraries", canonical_json(dict(libraries)))[:BUILD_CHARS]
+    return f"{version}+{label}" if libraries else version
+
+
+def version_of(build: str) -> str:
+    """The verifier's version in a build."""
+    version, plus, label = build.rpartition("+")
+    return version if plus and len(label) == BUILD_CHARS else build
 
 
 def check_key(*, secret: str, subject: str, method: str, inputs: Mapping[str, JsonValue]) -> str:

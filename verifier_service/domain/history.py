@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
+from verifier_service.domain.digests import version_of
 from verifier_service.domain.records import OpenEnum, Record
 
 
@@ -72,6 +73,11 @@ class Ran(NamedTuple):
 class Queueing(NamedTuple):
     """Where a queued check stands, and its history."""
 
-    version: str
+    build: str
     attempts: tuple[Attempt, ...] = ()
     ahead: int | None = None
+
+    @property
+    def version(self) -> str:
+        """The verifier's version."""
+        return version_of(self.build)

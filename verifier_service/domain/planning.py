@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from verifier_service.domain.cases import Body, Standing
 from verifier_service.domain.checks import NewCheck
-from verifier_service.domain.digests import canonical_json, check_key, method_digest
+from verifier_service.domain.digests import build_of, canonical_json, check_key, method_digest
 from verifier_service.domain.errors import InvalidInput, NotFound
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.extraction import candidate_of
@@ -16,6 +16,7 @@ from verifier_service.domain.ladders import CandidateSpec, Ladder, Rung, Verifie
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.records import JsonObject, JsonValue
 from verifier_service.domain.verifiers import CheckInput, Readable, VerifierInfo
+from verifier_service.domain.workers import VerifierHere
 
 IDENTIFY_PATH = "identify"
 
@@ -43,25 +44,16 @@ def plan_check(
     """
     method = _method(catalog, rung.use.use, rung.use.declared)
     info = method.info
-    candidate: JsonValue = standing.canonical
-    if candidate is None:
-        candidate = candidate_of(source, body.answer, body.turns)
     read = _read(info.reads - {"candidate", "turns"}, body)
     if info.external:  # a person judges the candidate for this task, not the candidate as such
         read |= {"task": [standing.ladder, standing.ladder_version, _read(frozenset({"prompt"}), body)]}
-    item = CheckInput(
-        candidate=candidate if "candidate" in info.reads else None,
-        inputs=body.inputs if "inputs" in info.reads else {},
-        reference=body.reference if "reference" in info.reads else {},
-        prompt=body.prompt if "prompt" in info.reads else "",
-        turns=body.turns if "turns" in info.reads else (),
-    )
+    item = _item(info.reads, standing, body, source)
     return NewCheck(
         key=check_key(
             secret=secret, subject=_subject(standing, info.reads), method=method.digest, inputs=read
         ),
         verifier=info.name,
-        version=info.version,
+        version=method.build,
         tier=info.tier,
         params=method.params,
         item=item.model_dump_json(exclude_defaults=True),
@@ -70,6 +62,20 @@ def plan_check(
         priority=priority,
         max_attempts=info.limits.max_attempts,
         deadline=deadline,
+    )
+
+
+def _item(reads: frozenset[Readable], standing: Standing, body: Body, source: CandidateSpec) -> CheckInput:
+    """What the verifier is given: no more than it declares to read."""
+    candidate: JsonValue = standing.canonical
+    if candidate is None:
+        candidate = candidate_of(source, body.answer, body.turns)
+    return CheckInput(
+        candidate=candidate if "candidate" in reads else None,
+        inputs=body.inputs if "inputs" in reads else {},
+        reference=body.reference if "reference" in reads else {},
+        prompt=body.prompt if "prompt" in reads else "",
+        turns=body.turns if "turns" in reads else (),
     )
 
 
@@ -96,10 +102,29 @@ def current_method(catalog: Catalog, verifier: str, params: JsonObject) -> str |
         return None
 
 
+def here(catalog: Catalog, verifier: str) -> VerifierHere | None:
+    """A verifier as this installation has it; ``None`` if it has not."""
+    try:
+        return _here(catalog, verifier)
+    except NotFound:
+        return None
+
+
+@lru_cache(maxsize=1_024)
+def _here(catalog: Catalog, verifier: str) -> VerifierHere:
+    return VerifierHere(
+        name=verifier,
+        version=catalog.verifier(verifier).version,
+        libraries=catalog.library_versions(verifier),
+        lacking=catalog.availability(verifier),
+    )
+
+
 class _Method(NamedTuple):
     """A verifier with validated parameters, and the digest of all that decides how it judges."""
 
     info: VerifierInfo
+    build: str
     params: JsonObject
     digest: str
 
@@ -110,7 +135,8 @@ def _method(catalog: Catalog, verifier: str, declared: str) -> _Method:
     info = catalog.verifier(verifier)
     params = catalog.validate_params(info.name, json.loads(declared))
     libraries = catalog.library_versions(info.name)
-    return _Method(info, params, method_digest(info.name, info.version, libraries, params))
+    build = build_of(info.version, libraries)
+    return _Method(info, build, params, method_digest(info.name, info.version, libraries, params))
 
 
 def _subject(standing: Standing, reads: frozenset[Readable]) -> str:

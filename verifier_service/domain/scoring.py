@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -23,6 +24,7 @@ from verifier_service.domain.states import LIVE_DEMANDS, CheckState, DemandState
 
 BUDGET_EXHAUSTED = "budget_exhausted"
 METHOD_CHANGED = "method_changed"
+MAX_REASKED = 8  # times that a rung is asked again because the method of its check changed
 UNPLANNABLE = "verifier_unavailable"
 NO_ESTIMATE = "no_estimate"
 BUDGET_DECISION = "budget:"
@@ -262,6 +264,9 @@ def _why_unasked(case: Case, closing: bool) -> RewardReason:
     if UNPLANNABLE in reasons:
         message = "a verifier of the ladder is not installed here"
         return RewardReason(code=RewardCode.INFRASTRUCTURE, detail=UNPLANNABLE, message=message)
+    if contested(case):
+        message = "workers with other libraries asked for its checks in turn"
+        return RewardReason(code=RewardCode.INFRASTRUCTURE, detail=METHOD_CHANGED, message=message)
     if closing:
         message = "the run was closed before it could be verified"
         return RewardReason(code=RewardCode.CANCELLED, detail="run_closed", message=message)
@@ -278,6 +283,12 @@ def failure_of(demand: DemandView) -> Failure | None:
     if demand.role not in ABOUT_OUTCOME or check is None or demand.state is not DemandState.SATISFIED:
         return None
     return check.failure if check.state is CheckState.FAILED else None
+
+
+def contested(case: Case) -> frozenset[str]:
+    """Paths of rungs whose method changed so often that nobody asks for them any more."""
+    changed = Counter(demand.path for demand in case.demands if demand.reason == METHOD_CHANGED)
+    return frozenset(path for path, times in changed.items() if times > MAX_REASKED)
 
 
 def _spend(case: Case) -> tuple[float, Cost]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from verifier_service.domain.digests import build_of, version_of
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.records import OpenEnum, Record
 from verifier_service.domain.resources import Offer
@@ -15,7 +16,8 @@ NAMED = 3  # of the workers that cannot run something, as many are named
 
 
 class Kind(NamedTuple):
-    """What a check needs of a catalogue: a verifier in one version."""
+    """What a check needs of a catalogue: a verifier in one build, which is its version and those of its
+    libraries (``digests.build_of``)."""
 
     verifier: str
     version: str
@@ -32,11 +34,17 @@ class WorkerState(OpenEnum):
 
 class VerifierHere(Record):
     """A verifier of the worker's tier. ``lacking`` says what keeps the worker from running it: a library,
-    a tag, a GPU; ``None`` when it does."""
+    a tag, a GPU; ``None`` when it does. ``libraries`` are the versions that key its checks."""
 
     name: str
     version: str
     lacking: str | None = None
+    libraries: dict[str, str] = {}
+
+    @property
+    def kind(self) -> Kind:
+        """The checks that it judges as they were asked."""
+        return Kind(self.name, build_of(self.version, self.libraries))
 
 
 class WorkerCard(Record):
@@ -57,7 +65,7 @@ class WorkerCard(Record):
 
     def runs(self) -> frozenset[Kind]:
         """What it can run."""
-        return frozenset(Kind(one.name, one.version) for one in self.verifiers if one.lacking is None)
+        return frozenset(one.kind for one in self.verifiers if one.lacking is None)
 
 
 class Counts(NamedTuple):
@@ -111,31 +119,49 @@ def runnable(kind: Kind, workers: Iterable[Worker]) -> bool:
     return any(one.alive and (one.card.refuses or kind in one.card.runs()) for one in workers)
 
 
-def nobody_runs(kind: Kind, tier: Tier, workers: Sequence[Worker]) -> str | None:
+def nobody_runs(
+    kind: Kind, tier: Tier, workers: Sequence[Worker], here: VerifierHere | None = None
+) -> str | None:
     """Why no living worker of a tier will claim a check, in words; ``None`` when one will.
 
-    ``workers`` are those of the tier, dead ones as well.
+    ``workers`` are those of the tier, dead ones as well; ``here`` is the verifier as this process has it.
+    Where they know which libraries the check was asked with, these are named.
     """
     if runnable(kind, workers):
         return None
     living = [one for one in workers if one.alive]
     if not living:
         return f"no worker of tier {tier} is alive{_last_seen(workers)}"
-    reasons = list(dict.fromkeys(f"{one.card.host} {_lacks(kind, one.card)}" for one in living))
+    known = [here, *(of for one in workers for of in one.card.verifiers)]
+    asked = next((of.libraries for of in known if of is not None and of.kind == kind), {})
+    reasons = list(dict.fromkeys(f"{one.card.host} {_lacks(kind, one.card, asked)}" for one in living))
     more = f" and {len(reasons) - NAMED} more" if len(reasons) > NAMED else ""
     able = [one for one in workers if kind in one.card.runs()]
-    named, why = f"{kind.verifier} {kind.version}", "; ".join(reasons[:NAMED])
+    named, why = f"{kind.verifier} {version_of(kind.version)}", "; ".join(reasons[:NAMED])
     return f"no living worker of tier {tier} runs {named}: {why}{more}{_last_seen(able)}"
 
 
-def _lacks(kind: Kind, card: WorkerCard) -> str:
+def _lacks(kind: Kind, card: WorkerCard, asked: Mapping[str, str]) -> str:
     known = [one for one in card.verifiers if one.name == kind.verifier]
-    same = next((one for one in known if one.version == kind.version), None)
+    same = next((one for one in known if one.version == version_of(kind.version)), None)
+    if same is not None and same.kind != kind:
+        return f"has other libraries: {_differing(same.libraries, asked)}"
     if same is not None:
         return f"lacks it: {same.lacking}"
     if known:
         return f"has version {', '.join(one.version for one in known)}"
     return "does not know it"
+
+
+def _differing(has: Mapping[str, str], asked: Mapping[str, str]) -> str:
+    """Libraries whose versions differ; where nobody knows what was asked, all of them."""
+    if not asked:
+        return ", ".join(f"{name} {found}" for name, found in sorted(has.items())) or "none"
+    return ", ".join(
+        f"{name} {has.get(name, 'missing')} instead of {asked.get(name, 'none')}"
+        for name in sorted({*has, *asked})
+        if has.get(name) != asked.get(name)
+    )
 
 
 def _last_seen(able: Sequence[Worker]) -> str:

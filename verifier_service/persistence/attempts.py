@@ -11,6 +11,7 @@ import orjson
 from sqlalchemy import ColumnElement, Row, func, select, tuple_, update
 
 from verifier_service.domain.checks import Completion
+from verifier_service.domain.digests import version_of
 from verifier_service.domain.evidence import Cost, Failure
 from verifier_service.domain.history import Attempt, AttemptEnd, Queueing, Ran
 from verifier_service.domain.states import CheckState
@@ -46,7 +47,7 @@ def row(
         "fence": attempt.fence,
         "worker": attempt.lease_owner,
         "host": ran.host or None,
-        "version": ran.version or attempt.version,
+        "version": ran.version or version_of(attempt.version),
         "libraries": None if ran.libraries is None else orjson.dumps(ran.libraries).decode(),
         "queued_at": attempt.created_at if attempt.queued_at is None else attempt.queued_at,
         "claimed_at": claimed_at,
@@ -104,7 +105,7 @@ class Histories:
         checks = self._db.all(_TOLD.where(self._db.among(_checks.c.pk, ordered(pks))))
         return {
             check.pk: Queueing(
-                version=check.version,
+                build=check.version,
                 attempts=(*stored[check.pk], *_on_its_row(check, stored[check.pk])),
                 ahead=self._ahead(check) if check.state == CheckState.QUEUED else None,
             )
@@ -149,7 +150,7 @@ def _on_its_row(check: Row[Any], stored: Sequence[Attempt]) -> tuple[Attempt, ..
                 number=check.fence,
                 worker=check.lease_owner,
                 host=check.host,
-                version=check.version,
+                version=version_of(check.version),
                 queued_at=_when(queued_at),
                 claimed_at=_when(check.started_at),
             ),
@@ -163,7 +164,7 @@ def _on_its_row(check: Row[Any], stored: Sequence[Attempt]) -> tuple[Attempt, ..
         Attempt(
             number=check.fence,
             worker=None if told is None else told.worker,
-            version=check.version,
+            version=version_of(check.version),
             libraries={} if told is None else told.libraries,
             started_at=_when(check.started_at),
             ended_at=_when(check.ended_at),

@@ -18,7 +18,7 @@ from verifier_service.domain.ports.policy import Beliefs, Policy, Tariff
 from verifier_service.domain.ports.runs import Decided
 from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.runs import RunState
-from verifier_service.domain.scoring import DEADLINE
+from verifier_service.domain.scoring import DEADLINE, contested
 from verifier_service.domain.states import CheckState, DemandState
 from verifier_service.domain.verifiers import expected_cost
 
@@ -80,9 +80,18 @@ def decide(
     rng = random.Random(f"{stored.seed}/{stored.feed}")  # noqa: S311 - a replayable draw, not a secret
     decisions = minds.policy.decide(stored.spec, asked, budgets, rng)
     answers = list(zip(cases, decisions, strict=True))
+    woken = _carry_out(tx, catalog, minds.tariff, project, run, answers)
+    _tell(tx, project, run, answers)
+    return Decisions(pks=tuple(case.standing.pk for case in cases), woken=frozenset(woken))
+
+
+def _carry_out(
+    tx: Transaction, catalog: Catalog, tariff: Tariff, project: str, run: str, answers: Sequence[Answer]
+) -> set[Tier]:
+    """Withdraw, hold and request as was decided; the tiers that have new work."""
     withdrawn = _withdraw(tx, answers)
-    _hold(tx, catalog, minds.tariff, answers)
-    woken = _request(tx, catalog, minds.tariff, project, run, answers)
+    _hold(tx, catalog, tariff, answers)
+    woken = _request(tx, catalog, tariff, project, run, answers)
     tx.trajectories.decided(
         [
             Decided(
@@ -93,6 +102,10 @@ def decide(
             for case, decision in answers
         ]
     )
+    return woken
+
+
+def _tell(tx: Transaction, project: str, run: str, answers: Sequence[Answer]) -> None:
     for case, decision in answers:
         tx.count("decisions", decision.tier, decision.action)
         tx.tell(
@@ -103,7 +116,6 @@ def decide(
             tier=decision.tier,
             code=decision.code,
         )
-    return Decisions(pks=tuple(case.standing.pk for case in cases), woken=frozenset(woken))
 
 
 def _policy_case(catalog: Catalog, minds: Minds, case: Case, now: float) -> PolicyCase:
@@ -133,8 +145,10 @@ def _failed(catalog: Catalog, case: Case, *, elsewhere: bool) -> Iterator[Tier]:
             yield demand.tier
         if demand.state is DemandState.WITHDRAWN and demand.reason == DEADLINE:
             yield demand.tier
+    disputed = contested(case)
     for tier in TIERS:
-        if any(_unusable(catalog, rung, elsewhere=elsewhere) for rung in case.ladder.rungs_of(tier)):
+        rungs = case.ladder.rungs_of(tier)
+        if any(rung.path in disputed or _unusable(catalog, rung, elsewhere=elsewhere) for rung in rungs):
             yield tier
 
 

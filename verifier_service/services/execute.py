@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from verifier_service.domain.attempts import completion_of, job_id, job_of
 from verifier_service.domain.checks import Claim, Completion, Reservation
 from verifier_service.domain.errors import NotFound
-from verifier_service.domain.evidence import Cost, Failure, Tier
-from verifier_service.domain.planning import current_method
+from verifier_service.domain.evidence import WORKED_TIERS, Cost, Failure, Tier
+from verifier_service.domain.planning import current_method, here
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.execution import Done, Job, Released
 from verifier_service.domain.ports.policy import Tariff
@@ -18,9 +18,10 @@ from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.scoring import BUDGET_EXHAUSTED, METHOD_CHANGED
 from verifier_service.domain.states import CheckState
 from verifier_service.domain.verifiers import expected_cost
-from verifier_service.domain.workers import Counts, Kind
+from verifier_service.domain.workers import Counts, Kind, VerifierHere
 
 REFUND_WAIT_S = 1.0
+LEFT_S = 1.0  # what was left to another worker is not claimed again before
 FULL_SHARE = 0.999
 OVER_ITSELF = 1.000001
 
@@ -33,6 +34,15 @@ class Taken:
     jobs: tuple[Job, ...]
     cut: frozenset[str]
     ended: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Sorted:
+    """Claims to run here, trajectories whose check ended, and how many claims were left to others."""
+
+    kept: list[Claim] = field(default_factory=list)
+    touched: set[int] = field(default_factory=set)
+    left: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,20 +72,14 @@ def take(
     cover at all is not run: it waits while other work of its payer may still refund a reservation, and
     else its demands are withdrawn as ``budget_exhausted``.
     """
-    claims = tx.checks.claim(tier, limit, owner, ttl_s, without, only)
+    sorted_out = _claim(tx, catalog, tier, limit, owner, ttl_s, without, only)
+    claims, touched = sorted_out.kept, sorted_out.touched
     if not claims:
-        return Taken(claims={}, jobs=(), cut=frozenset(), ended=())
-    claims, touched = _refuse(tx, catalog, owner, claims)
+        return Taken(claims={}, jobs=(), cut=frozenset(), ended=tuple(sorted(touched)))
     wanted = [_reservation(catalog, tariff, claim) for claim in claims]
     granted = tx.ledger.reserve(wanted)
     cut = {one.pk for one in wanted if one.pk in granted and granted[one.pk] < one.wanted * FULL_SHARE}
-    flying = _in_flight(tx, claims)
-    unpaid = [
-        claim
-        for claim in claims
-        if claim.pk not in granted
-        or (claim.pk in cut and flying[_account(claim)] > granted[claim.pk] * OVER_ITSELF)
-    ]
+    unpaid = _unpaid(tx, claims, granted, cut)
     touched |= _give_up(tx, owner, unpaid, {claim.pk for claim in unpaid if claim.pk in granted})
     kept = {claim.pk for claim in unpaid}
     paid = [claim for claim in claims if claim.pk not in kept]
@@ -85,6 +89,47 @@ def take(
         cut=frozenset(job_id(claim) for claim in paid if claim.pk in cut),
         ended=tuple(sorted(touched)),
     )
+
+
+def _claim(
+    tx: Transaction,
+    catalog: Catalog,
+    tier: Tier,
+    limit: int,
+    owner: str,
+    ttl_s: float,
+    without: Collection[str],
+    only: Collection[Kind] | None,
+) -> _Sorted:
+    """Claim what can be run here. In place of what is left to others, more is claimed of what is ours."""
+    claims = tx.checks.claim(tier, limit, owner, ttl_s, without, only)
+    found = _sort_out(tx, catalog, owner, claims) if claims else _Sorted()
+    if found.left:
+        ours = {one.kind for one in _ours(catalog, tier)}
+        more = tx.checks.claim(tier, found.left, owner, ttl_s, without, ours if only is None else only)
+        rest = _sort_out(tx, catalog, owner, more)
+        found = _Sorted(kept=[*found.kept, *rest.kept], touched=found.touched | rest.touched)
+    return found
+
+
+def _ours(catalog: Catalog, tier: Tier) -> Iterator[VerifierHere]:
+    for listing in catalog.list():
+        mine = here(catalog, listing.info.name) if listing.info.tier is tier else None
+        if mine is not None and mine.lacking is None:
+            yield mine
+
+
+def _unpaid(
+    tx: Transaction, claims: Sequence[Claim], granted: Mapping[int, float], cut: Collection[int]
+) -> list[Claim]:
+    """Claims that the budget does not cover, or not enough while others may still refund something."""
+    flying = _in_flight(tx, claims)
+    return [
+        claim
+        for claim in claims
+        if claim.pk not in granted
+        or (claim.pk in cut and flying[_account(claim)] > granted[claim.pk] * OVER_ITSELF)
+    ]
 
 
 def _reservation(catalog: Catalog, tariff: Tariff, claim: Claim) -> Reservation:
@@ -101,36 +146,63 @@ def _reservation(catalog: Catalog, tariff: Tariff, claim: Claim) -> Reservation:
     )
 
 
-def _refuse(
-    tx: Transaction, catalog: Catalog, owner: str, claims: Sequence[Claim]
-) -> tuple[list[Claim], set[int]]:
+def _sort_out(tx: Transaction, catalog: Catalog, owner: str, claims: Sequence[Claim]) -> _Sorted:
     """Sort out what this installation cannot run, or would run in another way than it was asked for.
 
     Evidence of another version, or of other libraries, under a check's key would be passed off as the
-    asked one: such a check is given up, and its cases ask again under the key of today.
+    asked one. What a living worker runs as it was asked is left to it. Where there is none, a check that
+    cannot be run fails, and for one of another method its cases ask again under the key of today.
     """
-    failed: list[Completion] = []
-    outdated: list[Claim] = []
-    kept: list[Claim] = []
-    for claim in claims:
-        failure = _unrunnable(catalog, claim)
-        if failure is not None:
-            failed.append(
-                Completion(pk=claim.pk, fence=claim.fence, state=CheckState.FAILED, failure=failure)
-            )
-        elif claim.method and current_method(catalog, claim.verifier, claim.params) != claim.method:
-            outdated.append(claim)
-        else:
-            kept.append(claim)
+    reasons = {claim.pk: _unrunnable(catalog, claim) for claim in claims}
+    foreign = [claim for claim in claims if reasons[claim.pk] is not None or _outdated(catalog, claim)]
+    if not foreign:
+        return _Sorted(kept=list(claims))
+    left = _elsewhere(tx, catalog, foreign)
+    if left:
+        tx.checks.complete(owner, [_returned(claim, LEFT_S) for claim in foreign if claim.pk in left])
+    mine = [claim for claim in foreign if claim.pk not in left]
+    touched = _fail(tx, owner, [(claim, why) for claim in mine if (why := reasons[claim.pk]) is not None])
+    touched |= _ask_again(tx, owner, [claim for claim in mine if reasons[claim.pk] is None])
+    gone = {claim.pk for claim in foreign}
+    return _Sorted(kept=[one for one in claims if one.pk not in gone], touched=touched, left=len(left))
+
+
+def _outdated(catalog: Catalog, claim: Claim) -> bool:
+    return bool(claim.method) and current_method(catalog, claim.verifier, claim.params) != claim.method
+
+
+def _elsewhere(tx: Transaction, catalog: Catalog, claims: Sequence[Claim]) -> set[int]:
+    """Pks of claims that a living worker, as it says of itself, runs just as they were asked."""
+    tiers = {claim.tier for claim in claims} & set(WORKED_TIERS)
+    run = {
+        kind
+        for tier in tiers
+        for one in tx.workers.listed(tier, current=False)
+        if one.alive
+        for kind in one.card.runs()
+    }
+    ours = {mine.kind for tier in tiers for mine in _ours(catalog, tier)}
+    return {claim.pk for claim in claims if Kind(claim.verifier, claim.version) in run - ours}
+
+
+def _fail(tx: Transaction, owner: str, failures: Sequence[tuple[Claim, Failure]]) -> set[int]:
+    if not failures:
+        return set()
+    ended = [
+        Completion(pk=claim.pk, fence=claim.fence, state=CheckState.FAILED, failure=failure)
+        for claim, failure in failures
+    ]
+    tx.demands.lock([one.pk for one in ended])
+    return set(tx.demands.satisfy(sorted(tx.checks.complete(owner, ended))))
+
+
+def _ask_again(tx: Transaction, owner: str, claims: Sequence[Claim]) -> set[int]:
     touched: set[int] = set()
-    if failed:
-        tx.demands.lock([completion.pk for completion in failed])
-        touched.update(tx.demands.satisfy(sorted(tx.checks.complete(owner, failed))))
-    if outdated:
-        tx.checks.complete(owner, [_returned(claim) for claim in outdated])
-        for claim in outdated:
-            touched |= _withdraw(tx, claim, tx.demands.wanting(claim.pk), METHOD_CHANGED)
-    return kept, touched
+    if claims:
+        tx.checks.complete(owner, [_returned(claim) for claim in claims])
+    for claim in claims:
+        touched |= _withdraw(tx, claim, tx.demands.wanting(claim.pk), METHOD_CHANGED)
+    return touched
 
 
 def _unrunnable(catalog: Catalog, claim: Claim) -> Failure | None:

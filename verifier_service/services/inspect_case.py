@@ -10,6 +10,8 @@ from verifier_service.domain.checks import CheckView
 from verifier_service.domain.errors import NotFound
 from verifier_service.domain.evidence import WORKED_TIERS
 from verifier_service.domain.history import Queueing
+from verifier_service.domain.planning import here
+from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.rewards import RewardRecord
 from verifier_service.domain.states import CheckState
@@ -28,7 +30,7 @@ class WholeCase:
     stuck: Mapping[int, str]
 
 
-def whole_case(tx: Transaction, project: str, run: str, trajectory: str) -> WholeCase:
+def whole_case(tx: Transaction, catalog: Catalog, project: str, run: str, trajectory: str) -> WholeCase:
     """Turns, checks, evidence, decisions and every revision. Raises ``NotFound``."""
     found = tx.trajectories.find(project, run, [trajectory])
     if trajectory not in found:
@@ -42,17 +44,25 @@ def whole_case(tx: Transaction, project: str, run: str, trajectory: str) -> Whol
         body=tx.trajectories.bodies([pk])[pk],
         history=tx.rewards.history(project, run, trajectory),
         queueing=queueing,
-        stuck=_stuck(tx, checks, queueing),
+        stuck=_stuck(tx, catalog, checks, queueing),
     )
 
 
 def _stuck(
-    tx: Transaction, checks: Mapping[int, CheckView], queueing: Mapping[int, Queueing]
+    tx: Transaction,
+    catalog: Catalog,
+    checks: Mapping[int, CheckView],
+    queueing: Mapping[int, Queueing],
 ) -> dict[int, str]:
     queued = [one for one in checks.values() if one.state is CheckState.QUEUED and one.tier in WORKED_TIERS]
     workers = {tier: tx.workers.listed(tier, current=False) for tier in {one.tier for one in queued}}
     found = {
-        one.pk: nobody_runs(Kind(one.verifier, queueing[one.pk].version), one.tier, workers[one.tier])
+        one.pk: nobody_runs(
+            Kind(one.verifier, queueing[one.pk].build),
+            one.tier,
+            workers[one.tier],
+            here(catalog, one.verifier),
+        )
         for one in queued
         if one.pk in queueing
     }

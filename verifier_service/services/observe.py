@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from verifier_service.domain.checks import Claim
+from verifier_service.domain.digests import version_of
 from verifier_service.domain.evidence import Finding
 from verifier_service.domain.ports.execution import Done, Released
 from verifier_service.domain.ports.store import Transaction
@@ -36,7 +37,7 @@ def _of(
 def _span(owner: str, claim: Claim, done: Done) -> AttemptSpan:
     attributes: dict[str, str | int | float] = {
         "verifier.name": claim.verifier,
-        "verifier.version": claim.version,
+        "verifier.version": version_of(claim.version),
         "verifier.tier": claim.tier.value,
         "verifier.check": claim.key,
         "verifier.attempt": claim.fence,

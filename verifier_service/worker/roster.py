@@ -104,7 +104,7 @@ class Roster:
 def _here(listing: VerifierListing, offered: Offer) -> VerifierHere:
     info = listing.info
     missing = listing.unavailable or lacking(info.needs, info.limits.memory_mb, offered)
-    return VerifierHere(name=info.name, version=info.version, lacking=missing)
+    return VerifierHere(name=info.name, version=info.version, lacking=missing, libraries=listing.libraries)
 
 
 def _packages(listings: Iterable[VerifierListing]) -> dict[str, str]:
