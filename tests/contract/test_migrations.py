@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from alembic.util import CommandError
 from sqlalchemy import inspect
 
-from tests.contract.samples import together
+from tests.contract.samples import PROJECT, RUN, alter, prepare, together
 from tests.support.databases import PostgresServer, SqliteFiles
+from verifier_service.domain.runs import RunState
 from verifier_service.persistence import migrate
-from verifier_service.persistence.engine import open_engines
+from verifier_service.persistence.engine import create_store, open_engines
 from verifier_service.persistence.tables import metadata
 
 
@@ -37,6 +39,19 @@ def test_the_migrated_tables_are_the_declared_ones(databases: PostgresServer | S
     url = databases.empty()
     migrate.upgrade(url)
     migrate.check(url)
+
+
+@pytest.mark.parametrize("done", ["NULL", "2.0"])
+def test_what_was_purged_does_not_become_a_closed_run(store_url: str, done: str) -> None:
+    store = create_store(store_url)
+    prepare(store)
+    alter(store, f"UPDATE runs SET state = 'closed', purging_at = 1.0, purged_at = {done}")
+    with pytest.raises(CommandError, match="1 runs were purged"):
+        migrate.downgrade(store_url, "0003")
+    with store.read() as tx:
+        assert tx.runs.get(PROJECT, RUN).state in (RunState.PURGING, RunState.PURGED)
+    store.close()
+    assert migrate.is_current(store_url)
 
 
 def test_concurrent_upgrades_queue(databases: PostgresServer | SqliteFiles) -> None:
