@@ -211,6 +211,25 @@ def test_a_change_of_hands_is_not_the_end(service: Service, monkeypatch: pytest.
     assert swept == [True, True, False, True]
 
 
+def test_a_thread_that_could_not_start_is_forgotten(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process at its limit of threads is not ready, and is asked anew the next time."""
+    staged: Any = Staged(service.store)
+
+    def full(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def go() -> list[Found]:
+        looking = Probe(staged, service.settings.project)
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", full)
+            found = [await looking.look()]
+        return [*found, await looking.look()]
+
+    assert asyncio.run(go()) == [Found(database=False, sweep=False), Found(database=True, sweep=True)]
+
+
 def test_a_database_that_hangs_does_not_keep_a_server_that_is_told_to_stop(
     machine: tuple[PostgresServer, PostgresProcess], tmp_path: Path
 ) -> None:

@@ -48,11 +48,15 @@ class Probe:
         loop = asyncio.get_running_loop()
         answer = self._answer
         if answer is None or answer.get_loop() is not loop:
-            self._began = now
-            answer = self._answer = loop.create_future()
-            # A thread of its own: those of the requests may all hang at the same database. And a daemon:
-            # a process that stops does not wait for it.
-            threading.Thread(target=self._ask, args=(answer,), name="readiness", daemon=True).start()
+            answer = loop.create_future()
+            try:
+                # A thread of its own: those of the requests may all hang at the same database. And a daemon:
+                # a process that stops does not wait for it.
+                threading.Thread(target=self._ask, args=(answer,), name="readiness", daemon=True).start()
+            except RuntimeError as error:
+                log.warning("there is no thread to ask the database with: %s", error)
+                return Found(database=False, sweep=False)
+            self._began, self._answer = now, answer
         done, _ = await asyncio.wait({answer}, timeout=max(0.0, self._began + ANSWER_S - now))
         return self._keep(answer) if done else Found(database=False, sweep=False)
 
