@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import event
 
 from tests.contract.samples import (
     OTHER_RUN,
@@ -12,11 +13,13 @@ from tests.contract.samples import (
     check,
     claim,
     complete,
+    demand,
     demanded,
     ensure,
     failure,
     prepare,
     success,
+    trajectory,
 )
 from tests.support.outbox import append, parcels, pk_of, register
 from verifier_service.domain.evidence import Tier
@@ -25,6 +28,7 @@ from verifier_service.domain.webhooks import DeliveryState
 from verifier_service.domain.workers import Kind
 from verifier_service.persistence import demands, leases
 from verifier_service.persistence.store import SqlStore
+from verifier_service.services.decide import _budgets
 
 DUE = "UPDATE checks SET not_before = 1.0 + pk WHERE state = 'queued' AND not_before IS NOT NULL"
 
@@ -137,3 +141,21 @@ def test_a_check_has_as_many_traces_as_a_span_has_links(
     monkeypatch.setattr("verifier_service.persistence.traces.MAX_CITING", 12)
     with store.read() as tx:
         assert tx.traces.of_checks([shared]) == {shared: tuple(named[:7])}
+
+
+@pytest.mark.parametrize("limit", [None, 10.0])
+def test_what_is_queued_is_summed_only_for_a_run_with_a_limit(store: SqlStore, limit: float | None) -> None:
+    prepare(store, compute=limit)
+    with store.begin() as tx:
+        pk = tx.trajectories.insert(PROJECT, RUN, [trajectory("t")])["t"]
+        [ref] = tx.checks.ensure(PROJECT, RUN, [check("k")])
+        tx.demands.insert([demand(pk, ref.pk, quote=4.0)])
+        statements: list[str] = []
+        event.listen(
+            tx._database.connection,
+            "before_cursor_execute",
+            lambda _conn, _cursor, statement, *_: statements.append(statement),
+        )
+        budgets = _budgets(tx, PROJECT, RUN)
+    assert budgets.compute == (float("inf") if limit is None else 6.0)
+    assert any("demands" in one for one in statements) == (limit is not None)

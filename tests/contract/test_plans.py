@@ -9,15 +9,25 @@ import pytest
 from sqlalchemy import event
 
 from tests.contract.samples import PROJECT, RUN, check, prepare
-from tests.support.databases import SqliteFiles
+from tests.support.databases import PostgresServer, SqliteFiles
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ports.store import Transaction
+from verifier_service.domain.workers import Kind
 from verifier_service.persistence.engine import create_store
 
 HOT: dict[str, Callable[[Transaction], object]] = {
     "claim": lambda tx: tx.checks.claim(Tier.FAST, 10, "w", 60.0),
     "reap": lambda tx: tx.checks.reap(10),
     "reclaim": lambda tx: tx.checks.reclaim("w"),
+    "claim of kinds": lambda tx: tx.checks.claim(Tier.FAST, 10, "w", 60.0, only=[KIND]),
+    "kinds": lambda tx: tx.checks.kinds(),
+    "queued": lambda tx: tx.checks.queued(Tier.FAST, KIND, 10),
+    "histories": lambda tx: tx.checks.histories([1, 2]),
+    "runs.queued": lambda tx: tx.runs.queued(10),
+    "outstanding": lambda tx: tx.demands.outstanding(PROJECT, RUN),
+    "depths": lambda tx: tx.outbox.depths(),
+    "of_checks": lambda tx: tx.traces.of_checks([1, 2]),
+    "holding": lambda tx: tx.runs.holding(10),
     "ready": lambda tx: tx.checks.ready(),
     "with_passed_deadline": lambda tx: tx.checks.with_passed_deadline(10),
     "ensure": lambda tx: tx.checks.ensure(PROJECT, RUN, [check("k")]),
@@ -34,13 +44,23 @@ HOT: dict[str, Callable[[Transaction], object]] = {
     "feed": lambda tx: tx.rewards.feed(PROJECT, RUN, 0, 10),
     "latest": lambda tx: tx.rewards.latest(PROJECT, RUN, ["a", "b"]),
 }
-SMALL = ("SCAN runs", "SCAN CONSTANT", "SCAN anon_", "SCAN json_each")
+KIND = Kind("a.b", "1")
+SMALL = (
+    "SCAN runs",
+    "SCAN CONSTANT",
+    "SCAN anon_",
+    "SCAN json_each",
+    "SCAN payers",
+    "SCAN waiting",
+)
 PARTIAL = (
     "ix_checks_ready",
+    "ix_checks_ready_kind",
     "ix_checks_lease",
     "ix_demands_requested",
     "ix_demands_held",
     "ix_reviews_due",
+    "ix_deliveries_due",
 )
 
 
@@ -65,3 +85,36 @@ def test_hot_calls_read_no_whole_table(sqlite: SqliteFiles, name: str) -> None:
     scans = [one for one in plans if one.startswith("SCAN") and not one.startswith(SMALL)]
     assert [one for one in scans if not one.endswith(PARTIAL)] == []
     assert not any("uq_trajectories_run_id (run=?)" in one for one in plans)
+
+
+BIG = ("trajectories", "checks", "demands", "deliveries", "attempts")
+
+
+@pytest.mark.parametrize("name", HOT)
+def test_on_postgres_an_index_serves_each_of_them(postgres: PostgresServer, name: str) -> None:
+    """Walks over tables are forbidden wherever there is another way: what is left of them no index serves."""
+    store = create_store(postgres.migrated())
+    prepare(store)
+    plans: list[str] = []
+
+    def explain(
+        _conn: object, cursor: Any, statement: str, given: Any, _context: object, many: bool
+    ) -> None:
+        if not many and not statement.startswith(("INSERT", "SET", "SAVEPOINT")):
+            plan = cursor.connection.execute(f"EXPLAIN (COSTS OFF) {statement}", given)
+            plans.extend(row[0] for row in plan)
+
+    with store.begin() as tx:
+        connection = tx._database.connection
+        for way in ("seqscan", "bitmapscan", "hashjoin", "mergejoin"):
+            connection.exec_driver_sql(f"SET LOCAL enable_{way} = off")
+        event.listen(connection, "before_cursor_execute", explain)
+        HOT[name](tx)
+    store.close()
+    assert plans
+    assert [one for one in plans if any(f"Seq Scan on {table}" in one for table in BIG)] == []
+    if name == "held":
+        assert [one for one in plans if "Sort" in one] == []
+        assert any("ix_demands_held" in one for one in plans)
+    if name.startswith("claim"):
+        assert any("ix_checks_delayed" in one for one in plans)

@@ -18,7 +18,7 @@ from verifier_service.persistence.runs import run_key
 
 _checks, _demands, _cases, _runs = tables.checks, tables.demands, tables.trajectories, tables.runs
 _counters = tables.counters
-STRETCH = 16_384  # requested demands that ``unadvanced`` looks at in one go
+STRETCH = 8_192  # requested demands that ``unadvanced`` looks at in one go
 PLACE = "unadvanced_place"
 
 
@@ -93,10 +93,14 @@ class SqlDemands:
         return [(row.pk, row.trajectory, row.id) for row in self._db.all(found.order_by(_demands.c.pk))]
 
     def outstanding(self, project: str, run: str) -> dict[str, float]:
+        # Asked for by its value: of a subquery's result the planner expects that half of the table has it.
+        owner = self._db.first(select(run_key(project, run).label("pk")))
+        if owner is None or owner.pk is None:
+            return {}
         quoted = (
             select(_checks.c.account, _checks.c.pk, func.max(_demands.c.quote).label("quote"))
             .join(_demands, _demands.c.check_pk == _checks.c.pk)
-            .where(_checks.c.payer == run_key(project, run), sql(f"checks.{tables.QUEUED}"))
+            .where(_checks.c.payer == owner.pk, sql(f"checks.{tables.QUEUED}"))
             .where(sql(f"demands.{tables.REQUESTED}"))
             .group_by(_checks.c.account, _checks.c.pk)
             .subquery()
