@@ -22,6 +22,7 @@ from fastapi.telemetry import TelemetryConfig
 from verifier_service import bootstrap
 from verifier_service.api import bodies, problems
 from verifier_service.api.body_limit import BodyLimit
+from verifier_service.api.connections import protocol, raise_file_limit
 from verifier_service.api.context import Context
 from verifier_service.api.paths import EncodedSlashes
 from verifier_service.api.routes import ROUTERS
@@ -165,6 +166,7 @@ def _serve(service: Service, listener: socket.socket) -> None:
         )
         config = uvicorn.Config(
             app,
+            http=protocol(raise_file_limit()),
             log_config=None,
             access_log=False,
             server_header=False,

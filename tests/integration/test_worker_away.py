@@ -93,3 +93,29 @@ def test_a_worker_that_is_told_to_stop_still_reports(story: Story, monkeypatch: 
     worker.drain_once()
     with story.service.store.read() as tx:
         assert not any(state == "running" for _, state in tx.checks.live())
+
+
+def test_a_batch_that_fails_here_is_given_back_without_an_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness = story_harness()
+    run, failed = ProcessHarness.run, threading.Event()
+
+    def no_descriptors(self: ProcessHarness, *args: Any, **kwargs: Any) -> Any:
+        if not failed.is_set():
+            failed.set()
+            raise OSError(24, "Too many open files")
+        return run(self, *args, **kwargs)
+
+    monkeypatch.setattr(ProcessHarness, "run", no_descriptors)
+    story = Story(tmp_path, harness)
+    story.submit("r", {"id": "t", "problem": {"prompt": "p"}, "answer": "CCC"})
+    worker = story.workers[0]
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        story.until(lambda: failed.is_set() and any(fence == 2 for _, fence in attempts(story)))
+    finally:
+        worker.stop()
+        thread.join()
+    assert attempts(story)[0] == (1, 2)

@@ -64,7 +64,8 @@ class TierWorker:
                 self._stopping.wait(PAUSE_AFTER_ERROR_S)
                 busy = True
             except Exception:
-                log.exception("worker %s failed on its batch; its leases will expire", self._owner)
+                log.exception("worker %s failed on its batch, which is given back", self._owner)
+                self._unheard = True
                 self._stopping.wait(PAUSE_AFTER_ERROR_S)
                 busy = True
             if not busy:
