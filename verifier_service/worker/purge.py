@@ -33,20 +33,25 @@ class Purger:
             try:
                 self.purge_all()
             except (Contended, Unavailable):
-                log.info("a purge was in another's way, or the database is away; it is tried again")
+                log.info("nobody can say which runs are to be purged; it is asked again")
             except Exception:
-                log.exception("a purge failed; it is tried again")
+                log.exception("looking for purges failed; it is tried again")
 
     def stop(self) -> None:
         """End after the running step."""
         self._stopping.set()
 
     def purge_all(self) -> None:
-        """Bring every purge to its end, unless it is stopped before."""
+        """Bring every purge to its end, unless it is stopped before. One that fails is in no other's way."""
         with self._service.store.read() as tx:
             places = tx.retention.purging()
         for project, run in places:
-            self._purge(project, run)
+            try:
+                self._purge(project, run)
+            except (Contended, Unavailable) as error:
+                log.info("the purge of run %s of %s goes on later: %s", run, project, error)
+            except Exception:
+                log.exception("the purge of run %s of %s failed; it is tried again", run, project)
 
     def _purge(self, project: str, run: str) -> None:
         while not self._stopping.is_set():

@@ -172,5 +172,12 @@ class Sweep:
 
 
 def _open(tx: Transaction, owner: str, taken: execute.Taken) -> None:
+    """One review that cannot be opened leaves the others open; its lease expires."""
     for claim in taken.claims.values():
-        desk.open_review(tx, owner, claim)
+        try:
+            with tx.savepoint():
+                desk.open_review(tx, owner, claim)
+        except (Contended, Unavailable):
+            raise
+        except Exception:
+            log.exception("the review of check %s cannot be opened; the others are", claim.key)
