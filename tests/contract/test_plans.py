@@ -92,7 +92,7 @@ BIG = ("trajectories", "checks", "demands", "deliveries", "attempts")
 
 @pytest.mark.parametrize("name", HOT)
 def test_on_postgres_an_index_serves_each_of_them(postgres: PostgresServer, name: str) -> None:
-    """Walks over tables are forbidden wherever there is another way: what is left of them no index serves."""
+    """Walks over tables are forbidden where there is another way: what is left of them no index serves."""
     store = create_store(postgres.migrated())
     prepare(store)
     plans: list[str] = []
@@ -106,7 +106,7 @@ def test_on_postgres_an_index_serves_each_of_them(postgres: PostgresServer, name
 
     with store.begin() as tx:
         connection = tx._database.connection
-        for way in ("seqscan", "bitmapscan", "hashjoin", "mergejoin"):
+        for way in ("seqscan", "bitmapscan", "hashjoin", "mergejoin", "sort"):
             connection.exec_driver_sql(f"SET LOCAL enable_{way} = off")
         event.listen(connection, "before_cursor_execute", explain)
         HOT[name](tx)
