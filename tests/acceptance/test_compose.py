@@ -24,6 +24,8 @@ from tests.support.databases import PostgresServer
 from tests.support.server import ROOT, fresh, identity
 from tiers.catalog import VerifierCatalog
 from verifier_service.client import Client, Wait
+from verifier_service.settings import Settings
+from verifier_service.worker.machine import RESTING_MB
 from verifier_service.worker.pulse import FOLDER, PATIENCE_S, trouble
 
 SECRETS = {"POSTGRES_PASSWORD": "p0stgres", "REDIS_PASSWORD": "r3dis"}
@@ -294,13 +296,22 @@ def test_everything_ends_in_order(stack: Stack) -> None:
 
 
 def test_every_verifier_fits_the_container_of_its_tier() -> None:
-    document = yaml.safe_load(COMPOSE.read_text())["services"]
-    limits = {
-        tier: document[name]["deploy"]["resources"]["limits"]["memory"] for name, tier in WORKERS.items()
-    }
-    for listing in VerifierCatalog().list():
-        if listing.info.external:
-            continue
-        limit = limits[listing.info.tier.value]
+    """And everything that runs side by side in it fits, beside the worker itself."""
+    settings, document = Settings(), services(SECRETS)
+    for name, tier in WORKERS.items():
+        limit = document[name]["deploy"]["resources"]["limits"]["memory"]
         assert limit.endswith("g")
-        assert listing.info.limits.memory_mb <= int(limit[:-1]) * 1024, listing.info.name
+        memory_mb = int(limit[:-1]) * 1024
+        infos = [one.info for one in VerifierCatalog().list() if one.info.tier.value == tier]
+        alone = [one.limits.memory_mb for one in infos if not one.parallel]
+        beside = [one.limits.memory_mb for one in infos if one.parallel]
+        parallel = int(document[name]["environment"].get("VERIFIER_PARALLEL_CHILDREN", "1"))
+        assert tier == "fast" or not beside
+        lanes = settings.fast_workers if tier == "fast" else settings.slow_workers
+        needed = max(alone) + parallel * max(beside, default=0)
+        assert RESTING_MB + lanes * needed <= memory_mb, name
+
+
+def test_programs_beside_each_other_do_not_depend_on_the_machine_of_a_container() -> None:
+    """Its quota of processors is not what the harness counts: on 64 cores there would be 64 programs."""
+    assert services(SECRETS)["worker-fast"]["environment"]["VERIFIER_PARALLEL_CHILDREN"] == "2"

@@ -87,6 +87,10 @@ def test_one_that_refuses_takes_everything() -> None:
             " (last seen 9 s ago on vm-2)",
         ),
         (
+            [worker(verifiers=here(libraries={"tblite": "0.4"}))],
+            "no living worker of tier simulation runs xtb.gap 2: vm-1 has other libraries: tblite 0.4",
+        ),
+        (
             [worker(verifiers=here(version="1")), worker("vm-2", verifiers=())],
             "no living worker of tier simulation runs xtb.gap 2: vm-1 has version 1; vm-2 does not know it",
         ),
@@ -99,6 +103,19 @@ def test_one_that_refuses_takes_everything() -> None:
 )
 def test_nobody_runs_it(workers: list[Worker], words: str) -> None:
     assert nobody_runs(KIND, Tier.SIMULATION, workers) == words
+
+
+def test_libraries_that_differ_are_named_where_anybody_knows_them() -> None:
+    asked = VerifierHere(name="xtb.gap", version="2", libraries={"tblite": "0.5", "ase": "3"})
+    other = worker(verifiers=here(libraries={"tblite": "0.4", "ase": "3"}))
+    words = "vm-1 has other libraries: tblite 0.4 instead of 0.5"
+    told = nobody_runs(asked.kind, Tier.SIMULATION, [other], asked)
+    assert told == f"no living worker of tier simulation runs xtb.gap 2: {words}"
+    lost = worker("vm-2", verifiers=(asked,), state="lost", silent_s=9.0)
+    told = nobody_runs(asked.kind, Tier.SIMULATION, [other, lost])
+    assert told is not None
+    assert told.endswith(f"{words} (last seen 9 s ago on vm-2)")
+    assert nobody_runs(asked.kind, Tier.SIMULATION, [worker(verifiers=(asked,))]) is None
 
 
 def test_a_refusing_worker_that_is_lost_takes_nothing() -> None:
@@ -167,6 +184,10 @@ def test_settings_go_before_what_is_found(tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setenv(f"VERIFIER_WORKER_{name}", value)
     offer = machine.offer(Settings(data=tmp_path))
     assert offer == Offer(cpus=0.5, gpus=3, memory_mb=77, tags=("a", "b"))
+
+
+def test_what_a_worker_needs_itself_is_not_offered(tmp_path: Path) -> None:
+    assert machine.offer(Settings(data=tmp_path)).memory_mb == machine.memory() // 2**20 - 150
 
 
 def test_a_tag_that_is_none_is_refused_at_the_start(
