@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 from tests.support.brokers import Broker
@@ -20,6 +21,7 @@ from tests.support.databases import PostgresServer
 from tests.support.receivers import Receiver
 from tests.support.receivers import receiver as receiving
 from verifier_service.client import Client, Wait
+from verifier_service.persistence.leads import SILENT_S
 
 COUNT = 300
 HOOKS = {"webhook_http": "true", "webhook_allow": "127.0.0.1/32"}
@@ -65,10 +67,10 @@ def batch() -> list[dict[str, Any]]:
     return items
 
 
-def play(service: Cluster, disturb: Callable[[], object], *, repeats: bool = False) -> Told:
+def play(service: Cluster, disturb: Callable[[], object], *, repeats: bool = False, api: int = 0) -> Told:
     """Submit, disturb, wait until all is settled: what every trajectory got. The books are checked, and
     that an endpoint was told of every record: once, unless a sender that is killed ``repeats`` itself."""
-    with receiving() as receiver, service.client() as client:
+    with receiving() as receiver, service.client(api) as client:
         client.put_ladder("carbons", LADDER)
         client.add_webhook(receiver.url)
         handed = client.submit("r", batch())
@@ -272,6 +274,22 @@ def test_wakes_come_twice_or_never(machines: tuple[PostgresServer, Broker], undi
             app.close()
 
         told = play(service, disturb)
+    assert_same(told, undisturbed)
+
+
+def test_the_server_that_sweeps_hangs(machines: tuple[PostgresServer, Broker], undisturbed: Told) -> None:
+    """Its kernel answers for it: only its silence tells. The second server takes over."""
+    with cluster(*machines, **HOOKS) as service:
+        service.serve()
+        first = psutil.Process(service.apis[0].process.pid)
+
+        def disturb() -> None:
+            first.suspend()
+            time.sleep(SILENT_S * 2)
+            first.resume()
+            time.sleep(2)
+
+        told = play(service, disturb, repeats=True, api=1)
     assert_same(told, undisturbed)
 
 
