@@ -34,6 +34,7 @@ from verifier_service.client import (
     VerifierUnavailable,
 )
 from verifier_service.client import archives as archived
+from verifier_service.client.exchange import Session
 from verifier_service.domain.archive import COLUMNS
 
 GOLD = "CCO"
@@ -255,6 +256,14 @@ def test_who_waits_on_a_run_learns_of_its_purge(server: Server, http: httpx.Clie
     assert answers[0].json()["code"] in ("run_not_found", "run_purged")
 
 
+def rows(chunks: list[bytes]) -> list[archived.ArchiveRow]:
+    """The rows of an archive that came in ``chunks``."""
+    reading = archived.Reading(Session(url="http://here"))
+    found = [row for chunk in chunks for row in reading.take(chunk)]
+    reading.finish()
+    return found
+
+
 def test_an_archive_that_is_cut_short_is_none() -> None:
     head = {
         "project": "p",
@@ -272,7 +281,7 @@ def test_an_archive_that_is_cut_short_is_none() -> None:
     text = b"".join(lines)
     for size in (1, 7, len(text)):
         chunks = [text[at : at + size] for at in range(0, len(text), size)]
-        assert [row.kind for row in archived.rows(chunks)] == ["head", "reward"]
+        assert [row.kind for row in rows(chunks)] == ["head", "reward"]
     for broken in (
         lines[:2],
         [*lines[:1], *lines[2:]],
@@ -282,10 +291,10 @@ def test_an_archive_that_is_cut_short_is_none() -> None:
         [*lines[:1], lines[1][:9]],
     ):
         with pytest.raises(UnexpectedAnswer):
-            list(archived.rows(broken))
+            list(rows(broken))
     newer = lines[0].replace(b'"version":1', b'"version":2')
     with pytest.raises(UnexpectedAnswer, match="version 2"):
-        list(archived.rows([newer, *lines[1:]]))
+        list(rows([newer, *lines[1:]]))
 
 
 SMALL_STEPS = """

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from verifier_service.client.calls import Call, path
-from verifier_service.client.errors import UnexpectedAnswer
+from verifier_service.client.calls import Answer, Call, Lost, path
+from verifier_service.client.errors import UnexpectedAnswer, VerifierUnavailable
+from verifier_service.client.exchange import Failures, Session
 from verifier_service.domain.archive import COLUMNS, FORMAT, VERSION, ArchiveEnd, ArchiveHead
 
 LINE = re.compile(rb'\{"kind":"([a-z]+)","row":(.*)\}', re.DOTALL)
@@ -30,9 +30,13 @@ def call(run: str, *, references: bool) -> Call[bytes]:
 
 
 class Reading:
-    """An archive as it arrives, in chunks of any size."""
+    """An archive as it arrives, in chunks of any size. ``session`` says how long its beginning is waited
+    for."""
 
-    def __init__(self) -> None:
+    def __init__(self, session: Session) -> None:
+        self._url = session.url
+        self._failures = Failures(session)
+        self._came = False
         self._begun: list[bytes] = []
         self._seen: Counter[str] = Counter()
         self._headed = self._ended = False
@@ -44,6 +48,7 @@ class Reading:
         ``UnexpectedAnswer`` for an archive of another version, and for one with other rows than its last
         line says.
         """
+        self._came = True
         first, *others = chunk.split(b"\n")
         self._begun.append(first)
         found: list[ArchiveRow] = []
@@ -53,6 +58,15 @@ class Reading:
             if row is not None:
                 found.append(row)
         return found
+
+    def broken(self, reply: Answer | Lost) -> float:
+        """The request came to nothing, or its connection is over before the end: seconds to wait before the
+        next. Raises what ``deliver`` raises, and ``VerifierUnavailable`` once a part of the archive came:
+        the next one need not go on where that ended."""
+        if self._came:
+            cause = reply.cause if isinstance(reply, Lost) else f"{reply.status} in the middle"
+            raise VerifierUnavailable(self._url, 0.0, cause)
+        return self._failures.pause(reply)
 
     def finish(self) -> None:
         """The stream is over. Raises ``UnexpectedAnswer`` when the archive is not."""
@@ -76,14 +90,6 @@ class Reading:
             raise UnexpectedAnswer(f"the archive has rows of the unknown kind {kind!r}")
         self._seen[kind] += 1
         return ArchiveRow(kind, text)
-
-
-def rows(chunks: Iterable[bytes]) -> Iterator[ArchiveRow]:
-    """The rows of a whole archive. Raises ``UnexpectedAnswer`` as ``Reading`` does."""
-    reading = Reading()
-    for chunk in chunks:
-        yield from reading.take(chunk)
-    reading.finish()
 
 
 def _head(line: bytes) -> bytes:

@@ -11,9 +11,8 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 import httpx
 
 from verifier_service.client import archives, desk, hindsight, tenancy, trajectories, transport, webhooks
-from verifier_service.client.archives import ArchiveRow
-from verifier_service.client.calls import Answer, Lost, problem_of
-from verifier_service.client.errors import VerifierUnavailable, refusal
+from verifier_service.client.archives import ArchiveRow, Reading
+from verifier_service.client.calls import Answer, Lost
 from verifier_service.client.exchange import Plan, Send, Session
 from verifier_service.client.location import locate
 from verifier_service.client.streams import CUT, OPEN, Listening
@@ -128,7 +127,7 @@ class Client:
                     else:
                         response.read()
                         reply = transport.answer(response)
-            except httpx.TransportError as error:
+            except transport.TROUBLE as error:
                 reply = transport.lost(error)
             if not listening.ended:
                 time.sleep(listening.broken(reply))
@@ -136,19 +135,25 @@ class Client:
     def archive(self, run: str, *, references: bool = True) -> Iterator[ArchiveRow]:
         """Everything that is stored of a closed run, row by row; the first is the head.
 
-        Raises ``VerifierUnavailable`` when the connection breaks: begin again, what came is not whole.
+        A server that is busy or away is tried again for ``retry_s`` until the archive begins. Raises
+        ``VerifierUnavailable`` when the connection breaks later: begin again, what came is not whole.
         References come only to keys with the scope ``gold``.
         """
         asked = transport.request(archives.call(run, references=references), self._timeout)
-        try:
-            with self._http.stream(**asked) as response:
-                if response.status_code != OPEN:
+        reading = Reading(self.session)
+        while True:
+            try:
+                with self._http.stream(**asked) as response:
+                    if response.status_code == OPEN:
+                        for chunk in response.iter_bytes():
+                            yield from reading.take(chunk)
+                        reading.finish()
+                        return
                     response.read()
-                    raise refusal(problem_of(transport.answer(response)))
-                yield from archives.rows(response.iter_bytes())
-        except httpx.TransportError as error:
-            cause = transport.lost(error).cause
-            raise VerifierUnavailable(self.session.url, 0.0, cause) from error
+                    reply: Answer | Lost = transport.answer(response)
+            except transport.TROUBLE as error:
+                reply = transport.lost(error)
+            time.sleep(reading.broken(reply))
 
     def perform(self, plan: Plan[T]) -> T:
         """Run a plan to its end."""
@@ -168,7 +173,7 @@ class Client:
     def _send(self, step: Send) -> Answer | Lost:
         try:
             return transport.answer(self._http.request(**transport.request(step.call, self._timeout)))
-        except httpx.TransportError as error:
+        except transport.TROUBLE as error:
             return transport.lost(error)
 
     def close(self) -> None:

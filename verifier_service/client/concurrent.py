@@ -13,8 +13,7 @@ import httpx
 
 from verifier_service.client import archives, desk, hindsight, tenancy, trajectories, transport, webhooks
 from verifier_service.client.archives import ArchiveRow, Reading
-from verifier_service.client.calls import Answer, Lost, problem_of
-from verifier_service.client.errors import VerifierUnavailable, refusal
+from verifier_service.client.calls import Answer, Lost
 from verifier_service.client.exchange import Plan, Send, Session
 from verifier_service.client.joint import Joint
 from verifier_service.client.location import locate
@@ -139,7 +138,7 @@ class AsyncClient:
                     else:
                         await response.aread()
                         reply = transport.answer(response)
-            except httpx.TransportError as error:
+            except transport.TROUBLE as error:
                 reply = transport.lost(error)
             finally:
                 pool.under_way -= 1
@@ -148,24 +147,26 @@ class AsyncClient:
 
     async def archive(self, run: str, *, references: bool = True) -> AsyncIterator[ArchiveRow]:
         """As ``Client.archive``."""
-        pool = self._least_busy()
-        pool.under_way += 1
-        reading = Reading()
         asked = transport.request(archives.call(run, references=references), self._timeout)
-        try:
-            async with pool.http.stream(**asked) as response:
-                if response.status_code != OPEN:
+        reading = Reading(self.session)
+        while True:
+            pool = self._least_busy()
+            pool.under_way += 1
+            try:
+                async with pool.http.stream(**asked) as response:
+                    if response.status_code == OPEN:
+                        async for chunk in response.aiter_bytes():
+                            for row in reading.take(chunk):
+                                yield row
+                        reading.finish()
+                        return
                     await response.aread()
-                    raise refusal(problem_of(transport.answer(response)))
-                async for chunk in response.aiter_bytes():
-                    for row in reading.take(chunk):
-                        yield row
-            reading.finish()
-        except httpx.TransportError as error:
-            cause = transport.lost(error).cause
-            raise VerifierUnavailable(self.session.url, 0.0, cause) from error
-        finally:
-            pool.under_way -= 1
+                    reply: Answer | Lost = transport.answer(response)
+            except transport.TROUBLE as error:
+                reply = transport.lost(error)
+            finally:
+                pool.under_way -= 1
+            await asyncio.sleep(reading.broken(reply))
 
     def joint(self, run: str, *, until: Until = "final") -> Joint:
         """A way to submit to one run by which concurrent submissions share requests, see ``Joint``.
@@ -194,7 +195,7 @@ class AsyncClient:
         pool.under_way += 1
         try:
             response = await pool.http.request(**transport.request(step.call, self._timeout))
-        except httpx.TransportError as error:
+        except transport.TROUBLE as error:
             return transport.lost(error)
         finally:
             pool.under_way -= 1

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from verifier_service.client.calls import Answer, Call, Lost, problem_of
 from verifier_service.client.errors import InvalidRequest, VerifierUnavailable, refusal
-from verifier_service.domain.wire import MAX_WAIT_S
+from verifier_service.domain.wire import MAX_WAIT_S, ProblemDetail
 
 T = TypeVar("T")
 
@@ -24,6 +24,11 @@ BUSY = frozenset({429, 502, 503, 504})
 FIRST_DELAY_S = 0.2
 LONGEST_DELAY_S = 10.0
 TOO_LONG = "wait_too_long"
+TOO_MANY, NOT_NOW = 429, 503
+# Codes of a 503 with which the server says that nothing has happened. Any other may come from a proxy, or
+# after a commit whose answer was lost.
+UNTOUCHED = frozenset({"checks_contended", "database_busy", "database_contended", "names_slow", "stopping"})
+SPREAD_S, SPREAD_SHARE = 0.5, 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +89,14 @@ class Failures:
             if reply.status not in BUSY:
                 raise refusal(problem)
             cause, asked = f"{problem.status} {problem.detail or problem.code}", _retry_after(reply)
-            again = self.repeatable or reply.status in (429, 503)
+            again = self.repeatable or _untouched(problem)
         else:
             problem, asked = None, None
             cause = reply.cause if reply is not None else "no reply"
             again = self.repeatable or (reply is not None and not reply.delivered)
         since = self._since = now if self._since is None else self._since
-        delay = max(backoff(self._attempt, self.session.jitter()), asked or 0.0)
+        jitter = self.session.jitter()
+        delay = max(backoff(self._attempt, jitter), _spread(asked or 0.0, jitter))
         if not again or not _may_wait(self.session, now, delay, since, self.until):
             raise VerifierUnavailable(self.session.url, now - since, cause, problem)
         self._attempt += 1
@@ -102,8 +108,9 @@ def deliver(session: Session, call: Call[T], *, until: float | None = None) -> P
 
     Connection trouble, 429, 502, 503 and 504 are retried for ``retry_s`` seconds after the first
     failure, and not beyond ``until`` (on the session's clock); then ``VerifierUnavailable`` is raised.
-    A call that is not repeatable is not sent again once the server may have acted on it. Any other
-    refusal raises its ``CallRefused``.
+    A call that is not repeatable is sent again only when no connection was made, or when the server says
+    that it did nothing: 429, and a 503 with a code of ``UNTOUCHED``. Any other refusal raises its
+    ``CallRefused``.
     """
     failures = Failures(session, call.repeatable, until)
     while True:
@@ -138,14 +145,24 @@ def _may_wait(session: Session, now: float, delay: float, failed_at: float, unti
     return now + delay <= (ends if until is None else min(ends, until))
 
 
+def _untouched(problem: ProblemDetail) -> bool:
+    """Whether the server says that the call has done nothing."""
+    return problem.status == TOO_MANY or (problem.status == NOT_NOW and problem.code in UNTOUCHED)
+
+
+def _spread(asked_s: float, jitter: float) -> float:
+    """What a server asks for and a little more, so that its clients do not all come back at once."""
+    return asked_s + jitter * max(SPREAD_S, SPREAD_SHARE * asked_s) if asked_s > 0 else 0.0
+
+
 def _retry_after(answer: Answer) -> float | None:
-    """``Retry-After`` in seconds: a number or a date."""
+    """``Retry-After`` in seconds (RFC 9110, 10.2.3): a number or a date; null where it cannot be read."""
     text = (answer.retry_after or "").strip()
     if text.isascii() and text.isdigit():
         return float(text[:9])
     try:
         when = parsedate_to_datetime(text)
-    except ValueError:
+        when = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
+        return max(0.0, (when - datetime.now(UTC)).total_seconds())
+    except (ValueError, OverflowError):
         return None
-    when = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
-    return max(0.0, (when - datetime.now(UTC)).total_seconds())

@@ -8,9 +8,11 @@ from typing import Any
 import httpx
 
 from verifier_service.client.calls import Answer, Call, Lost
+from verifier_service.client.errors import UnexpectedAnswer
 from verifier_service.client.location import Location
 
 CONNECT_S = 10.0
+TROUBLE = (httpx.TransportError, httpx.DecodingError)
 OURS = (httpx.UnsupportedProtocol, httpx.LocalProtocolError)
 UNDELIVERED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 
@@ -62,9 +64,12 @@ def answer(response: httpx.Response) -> Answer:
     )
 
 
-def lost(error: httpx.TransportError) -> Lost:
-    """A failure of the connection as a value; a mistake of our own is raised."""
+def lost(error: httpx.TransportError | httpx.DecodingError) -> Lost:
+    """A failure of the connection (``TROUBLE``) as a value; a mistake of our own is raised. Raises
+    ``UnexpectedAnswer`` for a body that is not in the encoding it claims."""
     if isinstance(error, OURS):
         raise error
+    if isinstance(error, httpx.DecodingError):
+        raise UnexpectedAnswer(f"the answer cannot be decoded: {error}") from error
     text = str(error) or type(error).__name__
     return Lost(cause=text, delivered=not isinstance(error, UNDELIVERED))
