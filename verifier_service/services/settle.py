@@ -46,20 +46,9 @@ def settle(
         drafts.setdefault((standing.project, standing.run), []).append((case, draft, mark))
     issued: dict[int, Issued] = {}
     for (project, run), group in drafts.items():
-        records = [_record(case, draft, now) for case, draft, _ in group]
-        stored = tx.rewards.append(project, run, records)
-        for one in stored:
-            tx.tell(
-                "record issued",
-                project=project,
-                run=run,
-                trajectory=one.trajectory,
-                status=one.status.value,
-                revision=one.revision,
-                seq=one.seq,
-                tier=one.tier,
-                reason=None if one.reason is None else one.reason.code,
-            )
+        stored = tx.rewards.append(project, run, [_record(case, draft, now) for case, draft, _ in group])
+        for record in stored:
+            _tell(tx, project, run, record)
         for (case, _, mark), record in zip(group, stored, strict=True):
             met = met_rank(case, record.status)
             updates.append(_update(case, (record, mark), met))
@@ -67,6 +56,20 @@ def settle(
     if updates:
         tx.trajectories.settle(updates)
     return issued
+
+
+def _tell(tx: Transaction, project: str, run: str, record: RewardRecord) -> None:
+    tx.tell(
+        "record issued",
+        project=project,
+        run=run,
+        trajectory=record.trajectory,
+        status=record.status.value,
+        revision=record.revision,
+        seq=record.seq,
+        tier=record.tier,
+        reason=None if record.reason is None else record.reason.code,
+    )
 
 
 def fingerprint(case: Case, draft: Draft) -> str:
