@@ -200,6 +200,107 @@ def test_a_run_with_a_full_queue_is_told_and_others_are_not(tmp_path: Path) -> N
         assert time.monotonic() - started < patience(40)
 
 
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A queue for three checks, and nobody who empties it."""
+    folder = tmp_path_factory.mktemp("full")
+    with server.running(folder, max_queued="3", embedded_workers="false") as running:
+        with running.client() as client:
+            client.put(f"/v1/ladders/{JUDGED['name']}", json=JUDGED).raise_for_status()
+        yield running
+
+
+def fill(client: httpx.Client, run: str) -> list[dict[str, Any]]:
+    """Three trajectories with a check each, so that the queue is full."""
+    sent = [act("ok", n=1, of=run), act("ok", n=2, of=run), act("ok", n=3, of=run)]
+    assert push(client, run, *sent).status_code == 202
+    is_refused(push(client, run, act("ok", n=4, of=run)), "queue_full", 3, "trajectories")
+    return sent
+
+
+def test_a_full_queue_takes_what_adds_nothing_to_it(full: Server) -> None:
+    run = fresh()
+    with full.client() as client:
+        sent = fill(client, run)
+        again = push(client, run, *sent)
+        assert again.status_code in (200, 202)
+        assert {result["status"] for result in again.json()["results"]} == {"duplicate"}
+        other = push(client, run, sent[0] | {"answer": {"do": "other"}})
+        assert other.json()["results"][0]["error"]["code"] == "id_conflict"
+        assert push(client, run).status_code == 200, "an empty batch"
+        for invalid in ({"ladder": "nope"}, identity("CCO") | {"ladder": "nope"}):
+            [result] = push(client, run, invalid).json()["results"]
+            assert result["status"] == "invalid"
+        for late in ({"id": fresh("t")}, {"id": None}):
+            mixed = push(client, run, *sent, act("ok", n=5, of=run) | late)
+            is_refused(mixed, "queue_full", 3, "trajectories")
+        assert client.get(f"/v1/runs/{run}").json()["trajectories"] == 3
+
+
+def test_a_full_queue_takes_repeats_of_items_without_a_name(full: Server) -> None:
+    run = fresh()
+    with full.client() as client:
+        nameless = {key: value for key, value in act("ok", n=7, of=run).items() if key != "id"}
+        assert push(client, run, nameless).status_code == 202
+        fill(client, run)
+        [result] = push(client, run, nameless).json()["results"]
+        assert result["status"] == "accepted"
+        is_refused(
+            push(client, run, nameless, nameless | {"group": "new"}), "queue_full", 3, "trajectories"
+        )
+
+
+def test_a_closed_run_is_a_conflict_however_full_its_queue_is(full: Server) -> None:
+    run = fresh()
+    with full.client() as client:
+        fill(client, run)
+        client.post(f"/v1/runs/{run}/close").raise_for_status()
+        answer = push(client, run, act("ok", n=4, of=run))
+        assert (answer.status_code, answer.json()["code"]) == (409, "run_closed")
+
+
+def test_a_full_queue_lets_trajectories_end(full: Server) -> None:
+    run, turn = fresh(), {"message": "so"}
+    with full.client() as client:
+        growing = act("ok", n=0, of=run) | {"turns": [turn], "finished": False}
+        assert push(client, run, growing).status_code == 200, "nothing of it is checked yet"
+        fill(client, run)
+        path = f"/v1/runs/{run}/trajectories/{growing['id']}/turns"
+        none: dict[str, Any] = {"wait": {"seconds": 0}}
+        is_refused(
+            client.post(path, json={"index": 1, "turns": [turn], **none}), "queue_full", 3, "trajectories"
+        )
+        gap = client.post(path, json={"index": 4, "turns": [turn], **none})
+        assert (gap.status_code, gap.json()["code"]) == (409, "turn_gap")
+        assert client.post(path, json={"index": 0, "turns": [turn], **none}).json()["changed"] is False
+        lost = client.post(path.replace(growing["id"], "nobody"), json={"index": 0, "turns": [turn]})
+        assert lost.status_code == 404
+        ended = client.post(path, json={"index": 1, "turns": [turn], "finished": True, **none})
+        assert ended.status_code in (200, 202), ended.text
+        assert ended.json()["finished"] is True
+
+
+def test_a_trainers_repeat_waits_on_where_the_queue_is_full(full: Server) -> None:
+    run = fresh()
+    body = {"query": ["p"], "response": ["\\boxed{1}"], "prompts": ["p"], "labels": ["1"]}
+    path = f"/v1/score/{run}/math?format=openrlhf&seconds=0"
+    with full.client() as client:
+        assert client.post(path, json=body).status_code == 200
+        fill(client, run)
+        assert client.post(path, json=body).status_code == 200
+        is_refused(client.post(path, json=body | {"labels": ["2"]}), "queue_full", 3, "trajectories")
+
+
+def test_equal_items_are_one_check_in_the_queue(full: Server) -> None:
+    run = fresh()
+    with full.client() as client:
+        push(client, run)  # the queue has just been counted
+        assert push(client, run, *[act("ok", n=8, of=run) for _ in range(5)]).status_code == 202
+        assert push(client, run, act("ok", n=9, of=run)).status_code == 202, (
+            "one check is there and not five"
+        )
+
+
 class Slow:
     """A store whose count takes a twentieth of a second."""
 

@@ -2,8 +2,9 @@
 
 Both refuse before anything is stored, and say when there will be room. A batch is taken whole as soon as
 there is room for any of it, so that the largest batch passes the smallest limit; what it takes too much is
-waited for by the next. Rates are kept by each process for itself; the queue is the database's, counted now
-and then, and whatever came since is added.
+waited for by the next. A full queue refuses only what would make it longer: repeats, the ends of
+trajectories and errors pass. Rates are kept by each process for itself; the queue is the database's,
+counted now and then, and whatever came since is added.
 """
 
 from __future__ import annotations
@@ -12,15 +13,19 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
+from verifier_service.api.envelopes import Growth
 from verifier_service.api.problems import Overloaded
 from verifier_service.api.threads import in_thread
 from verifier_service.bootstrap import Service
+from verifier_service.domain.errors import InvalidInput
 from verifier_service.domain.ports.store import Store
 from verifier_service.domain.runs import Key
+from verifier_service.domain.trajectories import TrajectorySubmission
+from verifier_service.services.additions import adds_trajectories, adds_turns
 
 BURST_S = 1.0
 MAX_KEYS = 4_096
@@ -33,6 +38,7 @@ UNKNOWN_S = 2
 HALF_LIFE_S = 5.0
 
 RunKey = tuple[str, str]
+Item: TypeAlias = TrajectorySubmission | InvalidInput
 
 
 class Admission:
@@ -43,16 +49,71 @@ class Admission:
         self._requests = _rate(settings.rate_requests)
         self._trajectories = _rate(settings.rate_trajectories)
         self._queues = Queues(service.store, settings.max_queued)
+        self._service = service
 
     def request(self, key: Key) -> None:
         """One request of a key. Raises ``Overloaded``."""
         _take(self._requests, key, 1, "requests", "VERIFIER_RATE_REQUESTS")
 
-    async def batch(self, key: Key, run: str, items: int) -> None:
+    async def batch(self, key: Key, run: str, items: Sequence[Item]) -> None:
         """Trajectories for a run. Raises ``Overloaded``, and then none of them counts."""
-        await self._queues.require_room((key.project, run))
+        if not await self._admit(key, run, len(items), self._adds, items):
+            return
+        if self._queues.nearly_full((key.project, run)):
+            self._queues.add((key.project, run), await in_thread(_checks, items) - len(items))
+
+    async def turns(self, key: Key, run: str, trajectory: str, growth: Growth) -> None:
+        """Turns for a trajectory of a run. Raises ``Overloaded``."""
+        await self._admit(key, run, 1, self._lengthens, trajectory, growth)
+
+    async def _admit(
+        self, key: Key, run: str, items: int, adds: Callable[..., bool], *what: object
+    ) -> bool:
+        """Whether there was room; without room, ``adds`` has found that none is needed."""
+        place, fits = (key.project, run), True
+        try:
+            await self._queues.require_room(place)
+        except Overloaded:
+            fits = False
+            if await in_thread(adds, place, *what):
+                raise
         _take(self._trajectories, key, items, "trajectories", "VERIFIER_RATE_TRAJECTORIES")
-        self._queues.add((key.project, run), items)
+        if fits:
+            self._queues.add(place, items)
+        return fits
+
+    def _adds(self, place: RunKey, items: Sequence[Item]) -> bool:
+        """In a thread."""
+        if all(isinstance(item, InvalidInput) for item in items):
+            return False
+        service, (project, run) = self._service, place
+        with service.store.read() as tx:
+            return adds_trajectories(tx, service.catalog, project=project, run=run, items=items)
+
+    def _lengthens(self, place: RunKey, trajectory: str, growth: Growth) -> bool:
+        """In a thread."""
+        project, run = place
+        with self._service.store.read() as tx:
+            return adds_turns(
+                tx,
+                project=project,
+                run=run,
+                trajectory=trajectory,
+                index=growth.index,
+                turns=len(growth.turns),
+                finished=growth.finished,
+            )
+
+
+def _checks(items: Sequence[Item]) -> int:
+    """How many of the items can have checks of their own: equal ones share them, whatever their names."""
+    return len(
+        {
+            repr((item.ladder, item.problem, item.turns, item.answer))
+            for item in items
+            if not isinstance(item, InvalidInput)
+        }
+    )
 
 
 @dataclass(slots=True)
@@ -127,9 +188,13 @@ class Queues:
             "queue_full", message, limit=self._limit, retry_after_s=seconds, field="trajectories"
         )
 
-    def add(self, place: RunKey, items: int) -> None:
-        """Trajectories that are taken in, each at least a check."""
-        self._since[place] += items
+    def add(self, place: RunKey, checks: int) -> None:
+        """Checks that are about to be asked for, at the least; fewer than none, when they were too many."""
+        self._since[place] = max(0, self._since[place] + checks)
+
+    def nearly_full(self, place: RunKey) -> bool:
+        """Whether the next for this run may be refused, so that it is worth to reckon closely."""
+        return self._reckoned(place) >= self._limit
 
     def _reckoned(self, place: RunKey) -> int:
         return self._counts.get(place, 0) + self._since[place]

@@ -44,7 +44,7 @@ async def grow(
     """
     most = context.service.settings.max_wait_s
     wait = allowed(context, growth.wait or WaitSpec(until="fast", seconds=min(DEFAULT_WAIT_S, most)))
-    await context.admission.batch(caller, run, 1)
+    await context.admission.turns(caller, run, trajectory, growth)
     grown, before = await in_thread(_grow, context, caller.project, run, trajectory, growth)
     watching = context.hub.rewards(
         caller.project,

@@ -50,8 +50,8 @@ class Probe:
         if answer is None or answer.get_loop() is not loop:
             answer = loop.create_future()
             try:
-                # A thread of its own: those of the requests may all hang at the same database. And a daemon:
-                # a process that stops does not wait for it.
+                # A thread of its own: those of the requests may all hang at the same database. And a
+                # daemon: a process that stops does not wait for it.
                 threading.Thread(target=self._ask, args=(answer,), name="readiness", daemon=True).start()
             except RuntimeError as error:
                 log.warning("there is no thread to ask the database with: %s", error)

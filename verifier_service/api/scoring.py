@@ -137,7 +137,7 @@ async def _outcomes(
 ) -> list[Outcome]:
     if not asked.items:
         return []
-    await context.admission.batch(caller, run, len(asked.items))
+    await context.admission.batch(caller, run, asked.items)
     taken = await context.gatherer.submit(caller.project, run, asked.items, eager=wait.seconds >= EAGER_S)
     _require_ladder(taken)
     pks = {result.pk: result.id for result in taken.results if result.pk is not None and result.id}

@@ -46,15 +46,15 @@ async def submit(run: RunId, request: Request, caller: Submitter, context: InCon
 
     Scope: `submit`. A bad item is `invalid` and its neighbours go on. Unknown runs are created. With 429
     (`rate_limited`, `queue_full`) nothing of the batch is stored: send it again after `Retry-After`.
+    A full queue refuses only batches with something new to it.
     """
     came_at = asyncio.get_running_loop().time()
     raw = await request.body()
     batch: Batch = await by_size(len(raw), parse_batch, raw, context.service.settings.max_batch)
     wait = allowed(context, batch.wait or NO_WAIT)
-    await context.admission.batch(caller, run, len(batch.items))
-    taken = await context.gatherer.submit(
-        caller.project, run, [parsed.item for parsed in batch.items], eager=wait.seconds >= EAGER_S
-    )
+    items = [parsed.item for parsed in batch.items]
+    await context.admission.batch(caller, run, items)
+    taken = await context.gatherer.submit(caller.project, run, items, eager=wait.seconds >= EAGER_S)
     pks = {
         result.pk: result.id for result in taken.results if result.pk is not None and result.id is not None
     }
