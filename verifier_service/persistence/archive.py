@@ -6,7 +6,7 @@ left out, the bodies are taken apart, because they are in there.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -22,6 +22,7 @@ from verifier_service.persistence.worker_tables import attempts
 
 _runs, _cases, _bodies, _demands = tables.runs, tables.trajectories, tables.bodies, tables.demands
 _checks, _reviews, _votes, _rewards = tables.checks, tables.reviews, tables.votes, tables.rewards
+_NONE: Mapping[str, dict[str, Any]] = {}
 
 
 class SqlArchives:
@@ -50,7 +51,15 @@ class SqlArchives:
         ]
 
     def cases(
-        self, project: str, run: str, after: str, limit: int, *, references: bool, most_bytes: int
+        self,
+        project: str,
+        run: str,
+        after: str,
+        limit: int,
+        *,
+        references: bool,
+        most_bytes: int,
+        through: int | None = None,
     ) -> Cited:
         chosen = self._sized(project, run, after, limit, most_bytes)
         if not chosen:
@@ -61,8 +70,25 @@ class SqlArchives:
         wanted = _demand_rows().where(self._db.among(_demands.c.trajectory, pks))
         demands = self._db.all(wanted.order_by(_cases.c.id, _demands.c.pk))
         cited = frozenset(row.check for row in demands if row.check is not None)
-        lines = [*_lines("trajectory", rows, _whole if references else _without_gold)]
+        late = [row.id for row in rows if through is not None and (row.seq or 0) > through]
+        before = self._standing(project, run, late, through or 0)
+        lines = [*_lines("trajectory", rows, _whole if references else _without_gold, before)]
         return Cited([*lines, *_lines("demand", demands)], cited, chosen[-1].id)
+
+    def _standing(
+        self, project: str, run: str, ids: Collection[str], through: int
+    ) -> dict[str, dict[str, Any]]:
+        """What these trajectories had been given by the position ``through`` of the feed."""
+        found = select(*(_rewards.c[name] for name in ("trajectory", *_STANDING))).where(
+            _rewards.c.run == run_key(project, run),
+            self._db.among(_rewards.c.trajectory, sorted(ids)),
+            _rewards.c.seq <= through,
+        )
+        rows = self._db.all(found.order_by(_rewards.c.seq)) if ids else []
+        nothing = {"status": None, "reward": None, "revision": 0, "seq": None}
+        return dict.fromkeys(ids, nothing) | {
+            row.trajectory: {name: row._mapping[name] for name in _STANDING} for row in rows
+        }
 
     def checks(self, pks: Collection[int]) -> list[Line]:
         these = ordered(pks)
@@ -112,12 +138,18 @@ def _demand_rows() -> Select[Any]:
     return select(*named, *columns).join(_cases, _cases.c.pk == _demands.c.trajectory)
 
 
+# Columns of a trajectory that its latest record decides.
+_STANDING = ("status", "reward", "revision", "seq")
+
 # Columns that are called otherwise in the tables than in the archive.
 _CALLED = {("check", "payer"): "payer_id", ("vote", "review"): "review_id"}
 
 
-def _lines(kind: Kind, rows: Iterable[Row[Any]], body: Any = None) -> Iterator[Line]:
-    """Each row with the columns of its kind; documents as they are stored."""
+def _lines(
+    kind: Kind, rows: Iterable[Row[Any]], body: Any = None, changes: Mapping[str, dict[str, Any]] = _NONE
+) -> Iterator[Line]:
+    """Each row with the columns of its kind; documents as they are stored. ``changes`` by id go before what
+    is stored."""
     columns = [
         (name, _CALLED.get((kind, name), name), shape == "json") for name, shape in COLUMNS[kind].items()
     ]
@@ -128,6 +160,8 @@ def _lines(kind: Kind, rows: Iterable[Row[Any]], body: Any = None) -> Iterator[L
             values["state"] = state_of(row)
         if body is not None:
             values["body"] = body(row.body)
+        if changes:
+            values |= changes.get(row.id, {})
         yield Line(kind, orjson.dumps(values))
 
 

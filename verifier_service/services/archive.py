@@ -39,7 +39,8 @@ class Seen:
 
 class Export:
     """The pages of one archive. Each is read in a transaction of its own: a closed run does not change
-    but by late evidence from people, whose records lie beyond ``through`` and stay out."""
+    but by late evidence from people. Records that come of it lie beyond ``through`` and stay out, and so
+    does what they changed of their trajectories."""
 
     def __init__(self, tx: Transaction, project: str, run: str, *, references: bool) -> None:
         """Raises ``NotFound``, ``Gone`` for a purged run, ``Conflict`` for one that is not closed."""
@@ -85,6 +86,7 @@ class Export:
             CASES,
             references=self.head.references,
             most_bytes=PAGE_BYTES,
+            through=self.head.through,
         )
         self._after = page.last
         return [*page.lines, *tx.archives.checks(self._seen.add(page.checks))]

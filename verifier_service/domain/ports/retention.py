@@ -28,10 +28,19 @@ class Archives(Protocol):
         ...
 
     def cases(
-        self, project: str, run: str, after: str, limit: int, *, references: bool, most_bytes: int
+        self,
+        project: str,
+        run: str,
+        after: str,
+        limit: int,
+        *,
+        references: bool,
+        most_bytes: int,
+        through: int | None = None,
     ) -> Cited:
         """Trajectories with id > ``after``, in the order of ids: at most ``limit``, and beyond the first
-        none that brings the text to more than ``most_bytes``."""
+        none that brings the text to more than ``most_bytes``. Their rewards are those of the feed as it was
+        at the position ``through``, where one is given."""
         ...
 
     def checks(self, pks: Collection[int]) -> list[Line]:
