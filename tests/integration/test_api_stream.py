@@ -16,10 +16,11 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+import uvicorn
 
 from tests.support import server
 from tests.support.server import JUDGED, Server, act, fresh, identity, patience, submit
-from verifier_service.api import pages, stream
+from verifier_service.api import connections, pages, stalled, stream
 from verifier_service.client import AsyncClient, Client, NotAuthenticated, NotFound
 from verifier_service.client.streams import EventReader
 from verifier_service.domain.rewards import RewardRecord
@@ -199,7 +200,9 @@ def open_waits(admin: httpx.Client) -> int:
     return int(admin.get("/healthz").json()["open_waits"])
 
 
-def raw_stream(running: Server, run: str) -> socket.socket:
+def raw_stream(
+    running: Server, run: str, key: str | None = None, path: str = "rewards/stream"
+) -> socket.socket:
     """A connection on which a stream was asked for and nothing is read."""
     url = httpx.URL(running.url)
     connection = socket.socket()
@@ -207,7 +210,7 @@ def raw_stream(running: Server, run: str) -> socket.socket:
     connection.settimeout(20)
     connection.connect((url.host, url.port or 80))
     head = (
-        f"GET /v1/runs/{run}/rewards/stream HTTP/1.1\r\nHost: v\r\nAuthorization: Bearer {running.key}\r\n"
+        f"GET /v1/runs/{run}/{path} HTTP/1.1\r\nHost: v\r\nAuthorization: Bearer {key or running.key}\r\n"
     )
     connection.sendall(f"{head}\r\n".encode())
     return connection
@@ -280,6 +283,137 @@ def test_a_revoked_key_ends_what_it_waits_for(admin: httpx.Client) -> None:
     assert time.monotonic() - started < patience(8)
 
 
+@pytest.fixture(scope="module")
+def long_run(admin: httpx.Client) -> str:
+    """A closed run of more records than the buffers of a connection hold."""
+    run = fresh()
+    padding = "x" * 20_000
+    for _ in range(4):
+        items = [act("score", value=1.0, pad=f"{padding}{n}") for n in range(250)]
+        submit(admin, run, *items, seconds=120)
+    return closed(admin, run)
+
+
+def is_held(running: Server, connection: socket.socket) -> bool:
+    """Whether the server still has its end of a connection."""
+    port = connection.getsockname()[1]
+    held = psutil.Process(running.process.pid).net_connections("tcp4")
+    return any(one.raddr and one.raddr.port == port for one in held)
+
+
+def test_a_revoked_key_ends_an_archive_that_is_not_read(admin: httpx.Client, long_run: str) -> None:
+    shared = server.shared()
+    made = admin.post("/v1/keys", json={"name": "k", "scopes": ["operate", "gold"]}).json()
+    with (
+        raw_stream(shared, long_run, made["token"], "archive") as silent,
+        raw_stream(shared, long_run, path="archive") as other,
+    ):
+        time.sleep(1.0)
+        admin.delete(f"/v1/keys/{made['key']['id']}").raise_for_status()
+        assert soon(lambda: not is_held(shared, silent), 20)
+        assert is_held(shared, other), "whose key lives has more time"
+
+
+def test_a_revoked_key_reads_no_more_of_an_archive(admin: httpx.Client, long_run: str) -> None:
+    """What was on its way when the key was revoked comes, and nothing after it."""
+    made = admin.post("/v1/keys", json={"name": "k", "scopes": ["operate", "gold"]}).json()
+    with raw_stream(server.shared(), long_run, made["token"], "archive") as slow:
+        head = slow.recv(1_000)
+        assert b"200 OK" in head
+        admin.delete(f"/v1/keys/{made['key']['id']}").raise_for_status()
+        time.sleep(patience(5))
+        came = len(head)
+        try:
+            while piece := slow.recv(100_000):
+                came += len(piece)
+                last = piece
+        except OSError:
+            last = b""
+    assert b'"kind":"end"' not in last
+    assert came < 10_000_000, "of more than 20 MB"
+
+
+def test_a_client_that_takes_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stalled, "STALLED_S", 1.0)
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while not gone.is_set():
+            await send({"type": "http.response.body", "body": b"x" * 50_000, "more_body": True})
+            await asyncio.sleep(0.001)
+
+    gone = threading.Event()
+    config = uvicorn.Config(
+        app, port=0, lifespan="off", log_level="critical", http=connections.protocol(10)
+    )
+    running = uvicorn.Server(config)
+    serving = threading.Thread(target=running.run)
+    serving.start()
+    try:
+        assert soon(lambda: running.started)
+        address = running.servers[0].sockets[0].getsockname()
+        with socket.socket() as silent, socket.create_connection(address, timeout=20) as slow:
+            silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            silent.connect(address)
+            silent.sendall(b"GET / HTTP/1.1\r\nHost: v\r\n\r\n")
+            assert soon(lambda: len(running.server_state.connections) == 2)
+            assert soon(lambda: len(running.server_state.connections) == 1), "it holds nothing any more"
+            slow.sendall(b"GET / HTTP/1.1\r\nHost: v\r\n\r\n")
+            until = time.monotonic() + 3.0
+            while time.monotonic() < until:
+                assert slow.recv(200_000), "who reads, however slowly, is waited for"
+                time.sleep(0.05)
+    finally:
+        gone.set()
+        running.should_exit = True
+        serving.join(20)
+
+
+def stream_scope(run: str, authorization: str) -> dict[str, Any]:
+    """The request for a stream, as a server hands it to the application."""
+    path = f"/v1/runs/{run}/rewards/stream"
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": "GET",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": [(b"authorization", authorization.encode())],
+    }
+
+
+async def stays() -> dict[str, Any]:
+    """A client that does not leave."""
+    return await asyncio.sleep(60, {"type": "http.disconnect"})
+
+
+def test_a_revoked_key_ends_a_stream_that_is_not_read(tmp_path: Path) -> None:
+    async def go() -> None:
+        async with server.in_process(tmp_path, workers=True) as client:
+            wait = {"until": "final", "seconds": 30}
+            body = {"trajectories": [identity("CCO")], "wait": wait}
+            await client.post("/v1/runs/r/trajectories", json=body)
+            made = (await client.post("/v1/keys", json={"name": "k", "scopes": ["read"]})).json()
+            stuck = asyncio.Event()
+
+            async def send(message: dict[str, Any]) -> None:
+                if b"event" in message.get("body", b""):
+                    stuck.set()
+                if stuck.is_set():
+                    await asyncio.sleep(60)
+
+            app: Any = client._transport.app  # type: ignore[attr-defined]
+            scope = stream_scope("r", f"Bearer {made['token']}")
+            following = asyncio.create_task(app(scope, stays, send))
+            await asyncio.wait_for(stuck.wait(), patience(10))
+            (await client.delete(f"/v1/keys/{made['key']['id']}")).raise_for_status()
+            await asyncio.wait_for(following, patience(8))
+
+    asyncio.run(go())
+
+
 def test_nothing_is_read_ahead_of_a_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a stream holds for a client that does not read is the page that it could not send."""
     monkeypatch.setattr(pages, "PAGE", 2)
@@ -304,21 +438,9 @@ def test_nothing_is_read_ahead_of_a_client(tmp_path: Path, monkeypatch: pytest.M
                 if b"event" in taken:
                     await asyncio.sleep(60)
 
-            async def receive() -> dict[str, Any]:
-                return await asyncio.sleep(60, {"type": "http.disconnect"})
-
-            scope = {
-                "type": "http",
-                "asgi": {"version": "3.0", "spec_version": "2.3"},
-                "http_version": "1.1",
-                "method": "GET",
-                "path": "/v1/runs/r/rewards/stream",
-                "raw_path": b"/v1/runs/r/rewards/stream",
-                "query_string": b"",
-                "headers": [(b"authorization", client.headers["authorization"].encode())],
-            }
+            scope = stream_scope("r", client.headers["authorization"])
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(app(scope, receive, send), 1.5)
+                await asyncio.wait_for(app(scope, stays, send), 1.5)
             return len(reads), bytes(taken)
 
     reads, taken = asyncio.run(go())

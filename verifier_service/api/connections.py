@@ -13,6 +13,8 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from verifier_service.api.stalled import Impatient
+
 log = logging.getLogger(__name__)
 
 WANTED_FILES = 65_536
@@ -38,7 +40,7 @@ def protocol(limit: int) -> type[HttpToolsProtocol]:
     the head of a request in time."""
     silent: dict[HttpToolsProtocol, None] = {}
 
-    class Bounded(HttpToolsProtocol):
+    class Bounded(Impatient):
         _head_due: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:

@@ -11,8 +11,10 @@ from fastapi import Depends, Request
 from verifier_service.api.backpressure import Admission
 from verifier_service.api.gather import Gatherer
 from verifier_service.api.key_cache import KeyCache
+from verifier_service.api.key_watch import KeyWatch
 from verifier_service.api.pages import Pages
 from verifier_service.api.probe import Probe
+from verifier_service.api.trials import Trials
 from verifier_service.api.waiting import Hub
 from verifier_service.bootstrap import Service
 
@@ -26,11 +28,13 @@ class Context:
     hub: Hub
     gatherer: Gatherer
     keys: KeyCache
+    watch: KeyWatch
     pages: Pages
     admission: Admission
     probe: Probe
     alive: Callable[[], bool]
     salts: dict[str, str] = field(default_factory=dict)
+    trials: Trials = field(default_factory=Trials)
 
     @classmethod
     def of(cls, service: Service, alive: Callable[[], bool], *, foresight: bool) -> Context:
@@ -40,6 +44,7 @@ class Context:
             hub=Hub(service),
             gatherer=Gatherer(service, foresight=foresight),
             keys=KeyCache(service.store),
+            watch=KeyWatch(service.store),
             pages=Pages(service.store),
             admission=Admission(service),
             probe=Probe(service.store, service.settings.project),

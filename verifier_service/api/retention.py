@@ -12,6 +12,7 @@ from fastapi.responses import StreamingResponse
 
 from verifier_service.api.auth import Admin, Operator
 from verifier_service.api.context import Context, InContext
+from verifier_service.api.key_watch import KeyedStream
 from verifier_service.api.paths import RunId
 from verifier_service.api.problems import documented
 from verifier_service.api.threads import in_thread
@@ -49,12 +50,13 @@ def archive(
     """Everything that is stored of a closed run, as JSON lines. Scope: `operate`; references are shown only
     to keys that hold `gold` as well.
 
-    A stream without its `end` was cut short: the server stopped, or the run was purged meanwhile.
+    A stream without its `end` was cut short: the server stopped, the run was purged or the key was revoked
+    meanwhile.
     """
     shown = references and Scope.GOLD in caller.scopes
     with context.service.store.read() as tx:
         export = Export(tx, caller.project, run, references=shown)
-    return StreamingResponse(_lines(context, export), media_type=MEDIA_TYPE)
+    return KeyedStream(_lines(context, export), context.watch, caller.id, media_type=MEDIA_TYPE)
 
 
 @router.post(

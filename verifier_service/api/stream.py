@@ -15,18 +15,17 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
-from fastapi.sse import EventSourceResponse, format_sse_event
+from fastapi.sse import format_sse_event
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from verifier_service.api.auth import Reader
 from verifier_service.api.context import Context, InContext
+from verifier_service.api.key_watch import KeyedStream
 from verifier_service.api.pages import FeedPlace, Page
 from verifier_service.api.paths import RunId
 from verifier_service.api.problems import documented
 from verifier_service.api.rewards import MAX_CURSOR, Status
-from verifier_service.api.threads import in_thread
-from verifier_service.api.waiting import KEYS_EVERY_S, revoked
 from verifier_service.domain.errors import VerificationError
 from verifier_service.domain.ports.runs import RunMark
 from verifier_service.domain.runs import Key, RunState
@@ -36,6 +35,7 @@ log = logging.getLogger(__name__)
 
 router = APIRouter(prefix="/v1/runs/{run}/rewards", tags=["rewards"])
 
+MEDIA_TYPE = "text/event-stream"
 HEARTBEAT_S = 15.0
 RETRY_MS = 1_000
 MAX_STREAM_S = 86_400.0
@@ -55,7 +55,7 @@ _EVENT: dict[str, Any] = {
 }
 _STREAM: dict[str, Any] = {
     "description": "`reward` events with a record each, and `end` once the run is closed and all was sent",
-    "content": {EventSourceResponse.media_type: {"itemSchema": _EVENT}},
+    "content": {MEDIA_TYPE: {"itemSchema": _EVENT}},
 }
 
 
@@ -100,7 +100,13 @@ async def stream(
     if last_event_id is not None and first.is_end and not first.events:
         return Response(status_code=204)
     until = None if wait is None else time.monotonic() + wait
-    return EventSourceResponse(_Stream(context, caller, place, until).events(first), headers=HEADERS)
+    return KeyedStream(
+        _Stream(context, caller, place, until).events(first),
+        context.watch,
+        caller.id,
+        media_type=MEDIA_TYPE,
+        headers=HEADERS,
+    )
 
 
 @dataclass(slots=True)
@@ -122,7 +128,6 @@ class _Stream:
 
     async def _send(self, page: Page) -> AsyncIterator[bytes]:
         told, sent_at = self.place.after, time.monotonic()
-        checked = sent_at
         yield format_sse_event(retry=RETRY_MS)
         while True:
             now = time.monotonic()
@@ -140,9 +145,6 @@ class _Stream:
                 return
             if not page.more:
                 await self._news(page.cursor, sent_at + HEARTBEAT_S)
-            elif now >= checked + KEYS_EVERY_S:
-                checked = now
-                await in_thread(self._require_key)
             self.place = self.place.at(page.cursor)
             page = await self.context.pages.read(self.place)
 
@@ -160,12 +162,6 @@ class _Stream:
             seconds=max(0.0, until - time.monotonic()),
             caller=self.caller.id,
         )
-
-    def _require_key(self) -> None:
-        """In a thread. The hub looks after the keys of those who wait; who is busy does it itself."""
-        with self.context.service.store.read() as tx:
-            if tx.keys.dead([self.caller.id]):
-                raise revoked()
 
 
 def _heartbeat(told: int, cursor: int) -> bytes:
