@@ -34,6 +34,9 @@ from verifier_service.domain.webhooks import (
     Outcome,
 )
 from verifier_service.persistence.store import SqlStore
+from verifier_service.persistence.tenancy import moment
+
+THIRD_SECRET = "whsec_dGhpcmQ="
 
 
 def test_a_new_endpoint_begins_at_the_present(store: SqlStore) -> None:
@@ -108,7 +111,7 @@ def test_projects_do_not_see_each_other(store: SqlStore) -> None:
             lambda: tx.webhooks.enable(PROJECT, theirs.id),
             lambda: tx.webhooks.disable(PROJECT, theirs.id, "x"),
             lambda: tx.webhooks.redirect(PROJECT, theirs.id, URL),
-            lambda: tx.webhooks.rotate(PROJECT, theirs.id, OTHER_SECRET, 0),
+            lambda: tx.webhooks.rotate(PROJECT, theirs.id, OTHER_SECRET, 0, force=True),
             lambda: tx.webhooks.remove(PROJECT, theirs.id),
             lambda: tx.webhooks.deliveries(PROJECT, theirs.id, run=None, state=None, before=None, limit=1),
             lambda: tx.webhooks.replay(PROJECT, theirs.id, run=RUN, after=0, failed_only=False, limit=1),
@@ -258,10 +261,27 @@ def test_a_rotated_secret_overlaps_with_the_old_one_for_a_while(store: SqlStore)
     prepare(store)
     webhook = register(store)
     with store.begin() as tx:
-        tx.webhooks.rotate(PROJECT, webhook.id, OTHER_SECRET, 60.0)
+        tx.webhooks.rotate(PROJECT, webhook.id, OTHER_SECRET, 60.0, force=False)
         assert tx.webhooks.place(PROJECT, webhook.id).secrets == (OTHER_SECRET, SECRET)
     alter(store, "UPDATE webhooks SET old_secret_until = 1.0")
     with store.begin() as tx:
         assert tx.webhooks.place(PROJECT, webhook.id).secrets == (OTHER_SECRET,)
-        tx.webhooks.rotate(PROJECT, webhook.id, SECRET, 0.0)
+        tx.webhooks.rotate(PROJECT, webhook.id, SECRET, 0.0, force=False)
         assert tx.webhooks.place(PROJECT, webhook.id).secrets == (SECRET,)
+
+
+def test_a_second_rotation_does_not_drop_the_secret_that_receivers_have(store: SqlStore) -> None:
+    prepare(store)
+    webhook = register(store)
+    with store.begin() as tx:
+        tx.webhooks.rotate(PROJECT, webhook.id, OTHER_SECRET, 60.0, force=False)
+        until = moment(tx.now() + 60.0)
+        with pytest.raises(Conflict) as refused:
+            tx.webhooks.rotate(PROJECT, webhook.id, THIRD_SECRET, 60.0, force=False)
+        assert tx.webhooks.place(PROJECT, webhook.id).secrets == (OTHER_SECRET, SECRET)
+        assert refused.value.code == "rotation_running"
+        assert f"until {until:%Y-%m-%dT%H:%M}" in refused.value.message
+        tx.webhooks.rotate(PROJECT, webhook.id, THIRD_SECRET, 60.0, force=True)
+        assert tx.webhooks.place(PROJECT, webhook.id).secrets == (THIRD_SECRET,)
+        tx.webhooks.rotate(PROJECT, webhook.id, SECRET, 60.0, force=False)
+        assert tx.webhooks.place(PROJECT, webhook.id).secrets == (SECRET, THIRD_SECRET)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from tests.support.receivers import Receiver, receiver
 from tests.support.server import Server, fresh, identity, submit
 from verifier_service import bootstrap
 from verifier_service.cli.application import app
-from verifier_service.client import AsyncClient, CallRefused, Client, NotFound
+from verifier_service.client import AsyncClient, CallRefused, Client, Conflict, NotFound
 from verifier_service.domain.errors import InvalidInput
 from verifier_service.services import tenants
 from verifier_service.settings import Settings
@@ -208,6 +210,11 @@ def test_both_clients_have_every_verb(running: Server, client: httpx.Client, tak
         older = blocking.deliveries(name, run=run, before=page.cursor)
         assert [one.seq for one in (*page.deliveries, *older.deliveries)] == [2, 1]
         assert blocking.rotate_webhook(name).secret != created.secret
+        with pytest.raises(Conflict) as running_one:
+            blocking.rotate_webhook(name)
+        assert running_one.value.code == "rotation_running"
+        taker.secrets[:] = [blocking.rotate_webhook(name, force=True).secret]
+        assert blocking.test_webhook(name).delivered
         assert blocking.remove_webhook(name).id == name
         with pytest.raises(NotFound):
             blocking.webhook(name)
@@ -223,6 +230,47 @@ def test_both_clients_have_every_verb(running: Server, client: httpx.Client, tak
             return [one.id for one in await concurrent.webhooks()]
 
     assert len(asyncio.run(verbs())) == 1
+
+
+def test_a_forced_rotation_is_asked_for_plainly(client: httpx.Client, taker: Receiver) -> None:
+    path = f"/v1/webhooks/{made(client, taker.url)['webhook']['id']}/rotate"
+    assert client.post(path, json={}).status_code == 200
+    answer = client.post(path)
+    assert (answer.status_code, answer.json()["code"]) == (409, "rotation_running")
+    assert client.post(path, json={"force": False}).status_code == 409
+    assert client.post(path, json={"force": "yes"}).status_code == 422
+    assert client.post(path, json={"force": True}).status_code == 200
+
+
+def test_few_tests_run_at_a_time(running: Server, client: httpx.Client) -> None:
+    """Every test holds a connection: two hundred at once would be two hundred."""
+    answers: list[httpx.Response] = []
+    busy = threading.Barrier(21)
+    with receiver(delay_s=1.5) as slow:
+        one, other, third = (made(client, slow.url)["webhook"]["id"] for _ in range(3))
+
+        def test(webhook: str) -> None:
+            with running.client() as mine:
+                mine.get("/v1/webhooks").raise_for_status()
+                busy.wait()
+                answers.append(mine.post(f"/v1/webhooks/{webhook}/test"))
+
+        wanted = [one] * 10 + [other] * 10
+        threads = [threading.Thread(target=test, args=(webhook,)) for webhook in wanted]
+        for thread in threads:
+            thread.start()
+        busy.wait()
+        time.sleep(0.7)
+        full = client.post(f"/v1/webhooks/{third}/test")
+        for thread in threads:
+            thread.join()
+        assert slow.connections == 2
+        assert (full.status_code, full.json()["code"], full.json()["limit"]) == (429, "tests_running", 2)
+        refused = [answer for answer in answers if answer.status_code != 200]
+        assert len(answers) - len(refused) == 2
+        assert {answer.json()["code"] for answer in refused} == {"test_running"}
+        assert all(int(answer.headers["Retry-After"]) > 0 for answer in refused)
+        assert client.post(f"/v1/webhooks/{one}/test").json()["delivered"]
 
 
 def test_the_command_line(running: Server, client: httpx.Client, taker: Receiver) -> None:
@@ -250,6 +298,8 @@ def test_the_command_line(running: Server, client: httpx.Client, taker: Receiver
     assert "disabled (operator)" in shell("disable", name)
     assert "enabled" in shell("enable", name)
     assert shell("rotate", name).startswith("whsec_")
+    assert "rotation_running" in shell("rotate", name, code=1)
+    assert shell("rotate", name, "--force").startswith("whsec_")
     taker.status = 500
     assert "not delivered: http_status: 500" in shell("test", name, code=1)
     assert "removed" in shell("remove", name)

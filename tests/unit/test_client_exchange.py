@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -58,7 +59,7 @@ def test_clients_that_were_told_the_same_second_do_not_come_back_together(
     pauses = []
     for jitter in (0.0, 0.5, 1.0):
         world = World.saying(refused(503, asked), OK)
-        world.run(deliver(replace(world.session(), jitter=lambda jitter=jitter: jitter), call()))
+        world.run(deliver(replace(world.session(), jitter=partial(float, jitter)), call()))
         pauses += world.pauses
     assert pauses == [float(asked), (float(asked) + longest) / 2, longest]
 

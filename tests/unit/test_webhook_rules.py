@@ -160,7 +160,7 @@ def test_attempts_at_once_are_one_trouble() -> None:
 
 
 def test_refusals_of_some_records_do_not_hold_the_others_up() -> None:
-    for streak, pause in ((0, None), (TOLERATED - 1, None), (TOLERATED, NOW + 1)):
+    for streak, pause in ((0, NOW), (TOLERATED - 1, NOW), (TOLERATED, NOW + 1)):
         _, health = judge(place(streak=streak), [Sent(parcel=parcel(), answer=REFUSED)], NOW, PATIENCE)
         assert health is not None
         assert health.paused_until == pause
@@ -178,10 +178,40 @@ def test_gone_disables_and_so_does_failing_for_long() -> None:
     assert gone is not None
     assert gone.disabled_reason == GONE
     for since, reason in ((NOW - 432_001, FAILING), (NOW - 431_999, None)):
-        failing = place(streak=9, failing_since=since)
+        failing = place(streak=9, failing_since=since, paused_until=NOW - 60)
         _, health = judge(failing, [Sent(parcel=parcel(), answer=BROKEN)], NOW, PATIENCE)
         assert health is not None
         assert (health.disabled_reason, health.failing_since) == (reason, since)
+
+
+def fares(*failures: tuple[float, Answer]) -> tuple[str | None, float | None]:
+    """Why an endpoint is disabled, and since when it fails, after failures at these times."""
+    found = place()
+    for now, answer in failures:
+        _, health = judge(found, [Sent(parcel=parcel(), answer=answer)], now, PATIENCE)
+        assert health is not None
+        found = place(
+            streak=health.streak, failing_since=health.failing_since, paused_until=health.paused_until
+        )
+        if health.disabled_reason is not None:
+            return health.disabled_reason, health.failing_since
+    return None, found.failing_since
+
+
+@pytest.mark.parametrize("first", [REFUSED, BROKEN, Answer(status=503)])
+def test_two_failures_with_quiet_days_between_them_disable_nothing(first: Answer) -> None:
+    day = 86_400.0
+    assert fares((NOW, first), (NOW + 6 * day, Answer(status=503))) == (None, NOW + 6 * day)
+    burst = [(NOW + second, first) for second in range(30)]
+    assert fares(*burst, (NOW + 6 * day, BROKEN)) == (None, NOW + 6 * day)
+
+
+@pytest.mark.parametrize("answer", [REFUSED, BROKEN])
+def test_failures_spread_over_the_days_do(answer: Answer) -> None:
+    """Once a day, as one delivery is tried at last."""
+    spread = [(NOW + 86_400.0 * day, answer) for day in range(7)]
+    assert fares(*spread[:6]) == (None, NOW)
+    assert fares(*spread) == (FAILING, NOW)
 
 
 def test_a_record_that_is_no_more_is_given_up_and_nobody_s_fault() -> None:

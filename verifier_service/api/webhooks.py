@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Depends, Path, Query, Request
 
 from verifier_service.api.auth import Admin
 from verifier_service.api.bodies import body_of, described
@@ -22,6 +22,7 @@ from verifier_service.domain.webhooks import (
     NewWebhook,
     Replayed,
     ReplayRequest,
+    RotateRequest,
     Webhook,
     WebhookChange,
     WebhookCreated,
@@ -35,7 +36,13 @@ router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"])
 T = TypeVar("T")
 
 WebhookId = Annotated[PathId, Path(description="The webhook's id.")]
+_read_rotation = body_of(RotateRequest)
 State = Literal["pending", "delivered", "failed"]
+
+
+def _optional(model: type[RotateRequest]) -> dict[str, Any]:
+    body = described(model)["requestBody"]
+    return {"requestBody": {**body, "required": False}}
 
 
 @router.post("", status_code=201, responses=documented(409), openapi_extra=described(NewWebhook))
@@ -46,7 +53,7 @@ async def register(
 
     409 when the project has as many as it may.
     """
-    await context.service.courier.admit(wanted.url)
+    await context.service.courier.admit(wanted.url, project=caller.project)
     limit = context.service.settings.max_webhooks
     return await _unit(context, lambda tx: webhooks.register(tx, caller.project, wanted, limit))
 
@@ -77,7 +84,7 @@ async def change_webhook(
     An endpoint that was disabled goes on where it stood: nothing is skipped.
     """
     if wanted.url is not None:
-        await context.service.courier.admit(wanted.url)
+        await context.service.courier.admit(wanted.url, project=caller.project)
     return await _unit(context, lambda tx: webhooks.change(tx, caller.project, webhook, wanted))
 
 
@@ -87,20 +94,38 @@ def remove_webhook(webhook: WebhookId, caller: Admin, context: InContext) -> Web
     return context.service.unit(lambda tx: webhooks.remove(tx, caller.project, webhook))
 
 
-@router.post("/{webhook}/rotate", responses=documented(404))
-def rotate_secret(webhook: WebhookId, caller: Admin, context: InContext) -> WebhookCreated:
-    """Sign with a new secret, shown this once; for a day with the old one, too. Scope: `admin`."""
+async def _rotation(request: Request) -> RotateRequest:
+    """The body may be left out."""
+    return await _read_rotation(request) if await request.body() else RotateRequest()
+
+
+@router.post("/{webhook}/rotate", responses=documented(404, 409), openapi_extra=_optional(RotateRequest))
+def rotate_secret(
+    webhook: WebhookId,
+    caller: Admin,
+    wanted: Annotated[RotateRequest, Depends(_rotation)],
+    context: InContext,
+) -> WebhookCreated:
+    """Sign with a new secret, shown this once; for a day with the old one, too. Scope: `admin`.
+
+    409 while both sign, because the secret that receivers have may be the old one; with `force`, only the
+    new one signs from now on.
+    """
     overlap_s = context.service.settings.webhook_rotation_s
-    return context.service.unit(lambda tx: webhooks.rotate(tx, caller.project, webhook, overlap_s))
+    return context.service.unit(lambda tx: webhooks.rotate(tx, caller.project, webhook, wanted, overlap_s))
 
 
 @router.post("/{webhook}/test", responses=documented(404))
 async def test_webhook(webhook: WebhookId, caller: Admin, context: InContext) -> WebhookTested:
-    """Send a `webhook.test` event at once, and say what came of it. Scope: `admin`."""
-    place, now = await in_thread(
-        _read, context, lambda tx: (tx.webhooks.place(caller.project, webhook), tx.now())
-    )
-    return await webhooks.probe(context.service.courier, place, now)
+    """Send a `webhook.test` event at once, and say what came of it. Scope: `admin`.
+
+    429 while another test of the endpoint runs, or as many as run at a time.
+    """
+    with context.trials.one(caller.project, webhook):
+        place, now = await in_thread(
+            _read, context, lambda tx: (tx.webhooks.place(caller.project, webhook), tx.now())
+        )
+        return await webhooks.probe(context.service.courier, place, now)
 
 
 @router.get("/{webhook}/deliveries", responses=documented(404))

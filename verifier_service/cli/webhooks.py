@@ -74,10 +74,16 @@ def disable(id: Id, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def rotate(id: Id, as_json: AsJson = False) -> None:
+def rotate(
+    id: Id,
+    force: Annotated[
+        bool, typer.Option("--force", help="Only the new one signs from now on; receivers must have it.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Make a new secret and show it, this once; the old one signs for a while, too."""
     with connect() as client:
-        created = client.rotate_webhook(id)
+        created = client.rotate_webhook(id, force=force)
     if as_json:
         dump(created)
         return

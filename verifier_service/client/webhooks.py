@@ -72,11 +72,13 @@ def remove_webhook(session: Session, id: str) -> Plan[Webhook]:
     return (yield from deliver(session, call))
 
 
-def rotate_webhook(session: Session, id: str) -> Plan[WebhookCreated]:
-    """A new secret, shown this once, so that a lost answer is not tried again."""
+def rotate_webhook(session: Session, id: str, *, force: bool = False) -> Plan[WebhookCreated]:
+    """A new secret, shown this once, so that a lost answer is not tried again. For a while both sign, and
+    another rotation is a ``Conflict``; with ``force`` only the new one signs, from now on."""
     call = Call(
         method="POST",
         path=path("webhooks", id, "rotate"),
+        body=as_json({"force": True}) if force else None,
         read=reading(WebhookCreated),
         repeatable=False,
     )

@@ -12,17 +12,17 @@ import asyncio
 import logging
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from functools import cached_property, partial
 from ipaddress import ip_address
 from socket import IPPROTO_TCP, SOCK_STREAM, getaddrinfo
-from typing import cast
+from typing import Any, cast
 
 import httpcore
 import httpx
 
-from verifier_service.domain.errors import InvalidInput
+from verifier_service.dispatch.webhook_names import DaemonThreads, Full, ProjectThreads
+from verifier_service.domain.errors import Contended, InvalidInput
 from verifier_service.domain.webhook_rules import retry_after
 from verifier_service.domain.webhook_targets import Guard, Target
 from verifier_service.domain.webhooks import Answer
@@ -36,7 +36,9 @@ KEEP_ALIVE_S = 20.0
 CONNECT_S = 3.0
 RESOLVE_S = 5.0
 REST_S = 0.5
-RESOLVERS = 4
+ADDRESSES = 4
+ANSWER_BYTES = 49_152  # of one answer are read, with those of status 1xx before it
+READ_AT_ONCE = 4_096
 ERROR_CHARS = 200
 
 
@@ -57,19 +59,23 @@ class HttpCourier:
         self.timeout_s = timeout_s
         self.at_once = at_once
         self.resolve = resolve
-        self._resolvers = ThreadPoolExecutor(RESOLVERS, thread_name_prefix="webhook-names")
+        self._threads = ProjectThreads()
 
     @cached_property
     def certificates(self) -> ssl.SSLContext:
         """Whom to trust: read once, it takes tens of milliseconds."""
         return httpx.create_ssl_context()
 
-    async def admit(self, url: str) -> None:
+    async def admit(self, url: str, *, project: str) -> None:
         target = self.guard.target(url)
         try:
             async with asyncio.timeout(RESOLVE_S):
-                found = await _addresses(self.resolve, self._resolvers, target.host)
-        except (TimeoutError, OSError, UnicodeError) as error:
+                found = await _addresses(self.resolve, self._threads.of(project), target.host)
+        except (TimeoutError, Full) as error:
+            raise Contended(
+                "names_slow", f"the name {target.host} is not resolved yet; try again", field="url"
+            ) from error
+        except (OSError, UnicodeError) as error:
             raise InvalidInput(
                 "url_unresolvable", f"no address was found for {target.host}", field="url"
             ) from error
@@ -84,8 +90,8 @@ class HttpLine:
 
     def __init__(self, courier: HttpCourier) -> None:
         self._courier = courier
-        self._resolver = ThreadPoolExecutor(1, thread_name_prefix="webhook-name")
-        self._network = _CheckedNetwork(courier.guard, partial(_addresses, courier.resolve, self._resolver))
+        names = partial(_addresses, courier.resolve, DaemonThreads(1))
+        self._network = _CheckedNetwork(courier.guard, names)
         self._pool: httpcore.AsyncConnectionPool | None = None
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
@@ -99,20 +105,19 @@ class HttpLine:
             return Answer(error=error.code)
         except (TimeoutError, httpcore.TimeoutException):
             return Answer(error=f"timeout: no answer within {timeout_s:g} s")
-        except (OSError, UnicodeError, httpcore.NetworkError, httpcore.ProtocolError) as error:
+        except (OSError, UnicodeError, Full, httpcore.NetworkError, httpcore.ProtocolError) as error:
             return Answer(error=f"connection: {_named(error)}")
         await _end(response)
         return _answer(response)
 
     async def close(self) -> None:
-        self._resolver.shutdown(wait=False, cancel_futures=True)
         if self._pool is not None:
             await self._pool.aclose()
 
     async def _open(self) -> httpcore.AsyncConnectionPool:
         if self._pool is None:
-            loop, courier = asyncio.get_running_loop(), self._courier
-            trusted = await loop.run_in_executor(self._resolver, lambda: courier.certificates)
+            courier = self._courier
+            trusted = await asyncio.to_thread(lambda: courier.certificates)
             self._pool = self._pool or httpcore.AsyncConnectionPool(
                 ssl_context=trusted,
                 max_connections=courier.at_once,
@@ -123,7 +128,8 @@ class HttpLine:
 
 
 class _CheckedNetwork(httpcore.AsyncNetworkBackend):
-    """Connects to addresses that the guard let through, one after the other, and to nothing else."""
+    """Connects to addresses that the guard let through, a few of them one after the other, and to nothing
+    else."""
 
     def __init__(self, guard: Guard, resolve: Callable[[str], Awaitable[list[str]]]) -> None:
         self._guard = guard
@@ -139,16 +145,49 @@ class _CheckedNetwork(httpcore.AsyncNetworkBackend):
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
         addresses = self._guard.require(host, port, await self._resolve(host))
-        *others, last = [str(address) for address in addresses]
+        *others, last = [str(address) for address in addresses[:ADDRESSES]]
         for address in others:
             try:
-                return await self._network.connect_tcp(address, port, timeout=CONNECT_S)
+                return _Measured(await self._network.connect_tcp(address, port, timeout=CONNECT_S))
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 log.info("a connection to %s failed, the next address is tried: %s", host, _named(error))
-        return await self._network.connect_tcp(last, port, timeout, local_address, socket_options)
+        return _Measured(
+            await self._network.connect_tcp(last, port, timeout, local_address, socket_options)
+        )
 
     async def sleep(self, seconds: float) -> None:
         await self._network.sleep(seconds)
+
+
+class _Measured(httpcore.AsyncNetworkStream):
+    """Reads little at a time, and of one answer no more than ``ANSWER_BYTES``: whoever sends answers of
+    status 1xx without end holds nobody up."""
+
+    def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
+        self._stream = stream
+        self._left = ANSWER_BYTES
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        if self._left <= 0:
+            raise httpcore.ReadError(f"the answer is longer than {ANSWER_BYTES} bytes")
+        found = await self._stream.read(min(max_bytes, READ_AT_ONCE, self._left), timeout)
+        self._left -= len(found)
+        return found
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._left = ANSWER_BYTES
+        await self._stream.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        return _Measured(await self._stream.start_tls(ssl_context, server_hostname, timeout))
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
 
 
 def _request(target: Target, headers: Mapping[str, str], body: bytes) -> httpcore.Request:
@@ -191,12 +230,12 @@ def _answer(response: httpcore.Response) -> Answer:
     )
 
 
-async def _addresses(resolve: Resolve, threads: ThreadPoolExecutor, host: str) -> list[str]:
-    """An address is its own; names are resolved in ``threads``."""
+async def _addresses(resolve: Resolve, threads: DaemonThreads, host: str) -> list[str]:
+    """An address is its own; names are resolved in ``threads``. Raises ``Full``."""
     try:
         return [str(ip_address(host))]
     except ValueError:
-        return await asyncio.get_running_loop().run_in_executor(threads, resolve, host)
+        return await threads.run(resolve, host)
 
 
 def _named(error: BaseException) -> str:

@@ -53,7 +53,8 @@ class IllegalTransition(Conflict):
 
 
 class Contended(VerificationError):
-    """Another transaction was in the way; nothing was changed, the same transaction may be run again."""
+    """Another transaction, or something outside, was in the way; nothing was changed, and the same may be
+    tried again."""
 
     retryable = True
 

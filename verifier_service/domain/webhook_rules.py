@@ -28,6 +28,7 @@ RECORD_GONE = "record_gone"
 HTTP_GONE = 410
 # Statuses that speak of the endpoint, not of this request.
 BUSY = frozenset({429, 500, 502, 503, 504})
+GAPS = 4.0  # no pause between failures of one trouble is longer than this part of ``disable_after_s``
 TOLERATED = 10  # refusals in a row before an endpoint that answers is taken for one in trouble
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
@@ -72,7 +73,8 @@ def headers(valid: Iterable[str], event: str, timestamp: int, body: bytes) -> di
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Patience:
     """``schedule_s``: pauses between the attempts of one delivery; ``disable_after_s``: how long an
-    endpoint may fail without one success. ``jitter`` draws from [0, 1)."""
+    endpoint may fail without one success, where failures are spread over that time: one that comes more
+    than a fourth of it after the last begins a new trouble. ``jitter`` draws from [0, 1)."""
 
     schedule_s: tuple[float, ...] = SCHEDULE_S
     disable_after_s: float = 432_000.0
@@ -86,7 +88,7 @@ def judge(
     (database time). No health: nothing was tried."""
     outcomes: list[Outcome] = []
     health: Health | None = None
-    streak, since = place.streak, place.failing_since
+    streak, since = place.streak, _since(place, now, patience)
     pause = place.paused_until if (place.paused_until or 0.0) > now else None
     for one in sent:
         parcel, answer = one.parcel, one.answer
@@ -108,8 +110,18 @@ def judge(
             reason = GONE
         elif since is not None and now - since > patience.disable_after_s:
             reason = reason or FAILING
-        health = Health(streak=streak, failing_since=since, paused_until=pause, disabled_reason=reason)
+        last = pause if pause is not None or streak == 0 else now
+        health = Health(streak=streak, failing_since=since, paused_until=last, disabled_reason=reason)
     return outcomes, health
+
+
+def _since(place: Place, now: float, patience: Patience) -> float | None:
+    """When the trouble began that lasts at ``now``. The end of the last pause, if only of one of no length,
+    tells when the endpoint failed last."""
+    longest = max(LONGEST_PAUSE_S, patience.disable_after_s / GAPS)
+    if place.paused_until is None or now - place.paused_until > longest:
+        return None
+    return place.failing_since
 
 
 def _outcome(parcel: Parcel, answer: Answer, now: float, patience: Patience) -> Outcome:

@@ -50,12 +50,19 @@ class ReplayRequest(Request):
     failed_only: bool = False
 
 
+class RotateRequest(Request):
+    """A new secret. ``force``: the old one, and one of a rotation that still runs, sign nothing more."""
+
+    force: bool = False
+
+
 class Webhook(Record):
     """A registered endpoint.
 
-    ``failing_since``: no attempt has succeeded since; ``streak``: how many failed in a row, those at once
-    counted as one; ``paused_until``: nothing is tried before. ``disabled_reason``: ``operator``, ``gone``
-    (it answered 410) or ``failing`` (for too long).
+    ``failing_since``: no attempt has succeeded since, and none of those that failed was long after the one
+    before; ``streak``: how many failed in a row, those at once counted as one; ``paused_until``: nothing is
+    tried before; that it is over does not mean that the endpoint is well. ``disabled_reason``:
+    ``operator``, ``gone`` (it answered 410) or ``failing`` (for too long).
     """
 
     id: str

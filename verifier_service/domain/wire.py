@@ -35,7 +35,7 @@ GET    webhooks                                                   WebhookList
 POST   webhooks                             NewWebhook            WebhookCreated
 GET    webhooks/{id}, DELETE webhooks/{id}                        Webhook
 PATCH  webhooks/{id}                        WebhookChange         Webhook
-POST   webhooks/{id}/rotate                                       WebhookCreated
+POST   webhooks/{id}/rotate                 RotateRequest         WebhookCreated
 POST   webhooks/{id}/test                                         WebhookTested
 GET    webhooks/{id}/deliveries                                   DeliveryPage
 POST   webhooks/{id}/replay                 ReplayRequest         Replayed

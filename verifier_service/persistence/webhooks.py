@@ -99,10 +99,16 @@ class SqlWebhooks:
         self._change(self._row(project, webhook, lock=True), url=url, paused_until=None)
         return self.get(project, webhook)
 
-    def rotate(self, project: str, webhook: str, secret: str, overlap_s: float) -> Webhook:
+    def rotate(self, project: str, webhook: str, secret: str, overlap_s: float, *, force: bool) -> Webhook:
         row = self._row(project, webhook, lock=True)
+        if not force and row.old_secret_until is not None and row.old_secret_until > self._db.now():
+            ends = moment(row.old_secret_until).isoformat()
+            raise Conflict(
+                "rotation_running",
+                f"the secret before the present one signs until {ends}; force drops both at once",
+            )
         old: dict[str, Any] = {"old_secret": None, "old_secret_until": None}
-        if overlap_s > 0:
+        if overlap_s > 0 and not force:
             old = {"old_secret": row.secret, "old_secret_until": clock() + overlap_s}
         self._change(row, secret=secret, **old)
         return self.get(project, webhook)

@@ -18,6 +18,7 @@ from verifier_service.domain.webhooks import (
     Place,
     Replayed,
     ReplayRequest,
+    RotateRequest,
     Sent,
     Webhook,
     WebhookChange,
@@ -47,10 +48,14 @@ def change(tx: Transaction, project: str, webhook: str, wanted: WebhookChange) -
     return tx.webhooks.get(project, webhook)
 
 
-def rotate(tx: Transaction, project: str, webhook: str, overlap_s: float) -> WebhookCreated:
-    """Sign with a new secret, for ``overlap_s`` with the old one, too. Raises ``NotFound``."""
+def rotate(
+    tx: Transaction, project: str, webhook: str, wanted: RotateRequest, overlap_s: float
+) -> WebhookCreated:
+    """Sign with a new secret, and for ``overlap_s`` with the old one, too, unless that is to be dropped.
+    Raises ``NotFound``, and ``Conflict`` while a rotation runs."""
     secret = new_secret()
-    return WebhookCreated(webhook=tx.webhooks.rotate(project, webhook, secret, overlap_s), secret=secret)
+    rotated = tx.webhooks.rotate(project, webhook, secret, overlap_s, force=wanted.force)
+    return WebhookCreated(webhook=rotated, secret=secret)
 
 
 def remove(tx: Transaction, project: str, webhook: str) -> Webhook:

@@ -51,8 +51,10 @@ class Webhooks(Protocol):
         """Send to another URL. Raises ``NotFound``."""
         ...
 
-    def rotate(self, project: str, webhook: str, secret: str, overlap_s: float) -> Webhook:
-        """Sign with another secret, and for ``overlap_s`` with the one before, too. Raises ``NotFound``."""
+    def rotate(self, project: str, webhook: str, secret: str, overlap_s: float, *, force: bool) -> Webhook:
+        """Sign with another secret, and for ``overlap_s`` with the one before, too; with ``force`` with no
+        other. Raises ``NotFound``, and ``Conflict`` while a rotation runs, unless with ``force``:
+        receivers may have none but the secret that it would drop."""
         ...
 
     def remove(self, project: str, webhook: str) -> None:
@@ -133,8 +135,9 @@ class Line(Protocol):
 class Courier(Protocol):
     """Sends to endpoints."""
 
-    async def admit(self, url: str) -> None:
-        """Raises ``InvalidInput`` (field ``url``) for a URL that is not sent to, as it resolves now."""
+    async def admit(self, url: str, *, project: str) -> None:
+        """Raises ``InvalidInput`` (field ``url``) for a URL that is not sent to, as it resolves now, and
+        ``Contended`` when its name is not resolved in time; slow names of a project delay no other's."""
         ...
 
     def line(self) -> Line:
