@@ -133,6 +133,25 @@ def test_an_unexpected_error_hits_only_the_request_that_causes_it(service: Servi
         assert set(tx.trajectories.find("default", "run", ["a", "bad", "b"])) == {"a", "b"}
 
 
+def test_a_domain_error_hits_only_the_request_that_causes_it(service: Service) -> None:
+    class Refusing(Service):
+        def submit_in(
+            self, tx: Transaction, project: str, run: str, items: Sequence[Any], *rest: Any
+        ) -> Intake:
+            taken = super().submit_in(tx, project, run, items, *rest)
+            if any(getattr(each, "id", None) == "bad" for each in items):
+                raise InvalidInput("by_hand", "by hand")
+            return taken
+
+    parts = {name: getattr(service, name) for name in service.__dataclass_fields__}
+    requests = [("run", [item(name)]) for name in ("a", "bad", "b")]
+    outcomes = together(Refusing(**parts), [*requests, ("other", [item("c")])])
+    assert [statuses(outcomes[at]) for at in (0, 2, 3)] == [["accepted"]] * 3
+    assert isinstance(outcomes[1], InvalidInput)
+    with service.store.read() as tx:
+        assert set(tx.trajectories.find("default", "run", ["a", "bad", "b"])) == {"a", "b"}
+
+
 def test_contention_is_tried_again_as_a_whole(service: Service) -> None:
     counting = Counting(service)
     counting.fail = lambda number: Contended("busy", "by hand") if number <= 2 else None

@@ -1,7 +1,8 @@
 """Concurrent submissions share a transaction: one commit, one fsync, for all that came within a window.
 
-A request that breaks the shared transaction does not take the others with it: domain errors of one run
-roll back to a savepoint, and after any other error every request is tried in a transaction of its own.
+A request that breaks the shared transaction does not take the others with it: after a domain error the
+requests of its run are tried one by one, each in a savepoint of its own, and after any other error all are,
+each in a transaction of its own.
 """
 
 from __future__ import annotations
@@ -192,7 +193,11 @@ class Gatherer:
         except Contended:
             raise
         except VerificationError as error:
-            return [error] * len(group)
+            if len(group) == 1:
+                return [error]
+            # Positions of rows are those of the whole group.
+            each = replace(foreseen, rows={})
+            return [one for request in group for one in self._of_run(tx, project, run, [request], each)]
         return list(_shares(taken, group))
 
     def _alone(self, request: _Request) -> Intake | Exception:
