@@ -2,15 +2,25 @@
 
     python -m benchmarks.many_held [--held 1000000] [--count 4096]
 
-On Postgres (fsync on, on this machine's disk). One run has as many trajectories whose dearer rungs the
-policy holds back, because its budget is spent, and as many checks of the high-fidelity tier are queued that
-nobody works on. Measured before and after they are there:
+On Postgres (fsync on, on this machine's disk). One run, whose budget is spent, has as many trajectories
+whose dearer rung is not decided, and pays for as many queued checks that nobody works on:
 
-* ``claim``   the store's claim of the fast tier with a thousand ready checks (one at a time, as a single
+* of the trajectories, two thirds have a held demand, half of them all of one rank, as equal cases have, and
+  half of ranks at random; a third have a requested demand on one of the queued checks
+* of the checks, half are of the high-fidelity tier and ready, a quarter of it and delayed for an hour (as
+  after a failure, or without credits), and a quarter of the fast tier and delayed
+
+Measured before and after they are there:
+
+* ``claim``   the store's claim of the fast tier with some thousand ready checks (one at a time, as a single
               submission needs it, and sixteen), and of the crowded tier
+* ``reads``   what is read again and again: by the sweep (what nobody advanced, the kinds and the tiers that
+              are ready, the best of the held), by decisions (what is outstanding), by the limit of queues
 * ``submit``  trajectories per second into another run through an API server with its workers, in batches
               of 256 that wait for final records
 * ``tick``    a tick of the sweep, which revisits what is held every second
+
+Nothing but the outstanding credits of the run that has all of this, which are summed, may grow with it.
 """
 
 from __future__ import annotations
@@ -32,6 +42,7 @@ from tests.support.databases import PostgresServer, postgres_server
 from verifier_service.bootstrap import build
 from verifier_service.client import Client
 from verifier_service.domain.evidence import Tier
+from verifier_service.domain.ports.store import Store, Transaction
 from verifier_service.domain.runs import Budgets, RunSpec
 from verifier_service.domain.workers import Kind
 from verifier_service.settings import Settings
@@ -48,6 +59,15 @@ CROWDED = {
         "fast": [{"use": "bench.text_present", "gate": "hard"}],
         "high_fidelity": [{"use": "bench.length"}],
     },
+}
+READS: dict[str, Callable[[Transaction], object]] = {
+    "ready tiers": lambda tx: tx.checks.ready(),
+    "kinds": lambda tx: tx.checks.kinds(),
+    "not advanced": lambda tx: tx.demands.unadvanced(500),
+    "best 512 of the held": lambda tx: tx.trajectories.held("default", "held", 512),
+    "queues up to 20,000": lambda tx: tx.runs.queued(20_000),
+    "outstanding, of all of it": lambda tx: tx.demands.outstanding("default", "held"),
+    "outstanding, of an idle run": lambda tx: tx.demands.outstanding("default", "idle"),
 }
 SEED = "(SELECT pk FROM trajectories WHERE id = 'seed-0')"
 CLONES = """
@@ -66,13 +86,19 @@ UPDATE feeds SET seq = (SELECT max(seq) FROM rewards r WHERE r.run = feeds.run)
 CHANGED = {
     "trajectories": {"id": "'held-' || n", "seq": "s.seq + n"},
     "bodies": {"trajectory": "t.pk"},
-    "demands": {"trajectory": "t.pk", "rank": "random()"},
+    "demands": {"trajectory": "t.pk", "rank": "CASE WHEN t.pk %% 2 = 0 THEN 0.25 ELSE random() END"},
     "rewards": {"trajectory": "t.id", "seq": "t.seq"},
 }
 QUEUE = """
 INSERT INTO checks ({check_columns})
 SELECT {check_values} FROM checks c, generate_series(1, %(count)s) AS n
 WHERE c.pk = (SELECT min(pk) FROM checks WHERE verifier = 'bench.text_present')
+"""
+
+WANTED = """
+UPDATE demands d SET state = 'requested', check_pk = c.pk, rank = NULL FROM trajectories t, checks c
+WHERE d.trajectory = t.pk AND d.state = 'held' AND t.id LIKE 'held-%'
+AND c.key = 'queued-' || substr(t.id, 6) AND substr(t.id, 6)::bigint % 3 = 0
 """
 
 
@@ -100,8 +126,10 @@ def fill(url: str, count: int) -> None:
         changed = {
             "key": "'queued-' || n",
             "verifier": "'bench.length'",
-            "tier": "'high_fidelity'",
+            "tier": "CASE WHEN n %% 4 = 1 THEN 'fast' ELSE 'high_fidelity' END",
+            "not_before": "CASE WHEN n %% 4 < 2 THEN extract(epoch FROM clock_timestamp()) + 3600 END",
             "state": "'queued'",
+            "payer": f"(SELECT run FROM trajectories WHERE pk = {SEED})",
             "precedence": "random()",
             "evidence": "NULL",
             "ended_at": "NULL",
@@ -111,6 +139,7 @@ def fill(url: str, count: int) -> None:
             check_values=", ".join(changed.get(one, f"c.{one}") for one in checks),
         )
         connection.execute(queue.encode(), {"count": count})
+        connection.execute(WANTED)
         connection.execute("ANALYZE")
 
 
@@ -142,6 +171,8 @@ def measure(url: str, made: Service, count: int, tag: str) -> None:
         if tag == "full":
             timed("claim 1 of the crowded tier", lambda: claim(service.store, Tier.HIGH_FIDELITY, 1), 200)
         clear(url)
+        for name, read in READS.items():
+            timed(name, lambda read=read: reading(service.store, read), 20)  # type: ignore[misc]
         sweep = Sweep(service, "bench")
 
         def tick() -> None:
@@ -159,6 +190,12 @@ def measure(url: str, made: Service, count: int, tag: str) -> None:
         )
         rates.append(count / load.wall)
     print(f"  submit per s: {sorted(rates)[1]:.0f} (of {', '.join(f'{rate:.0f}' for rate in rates)})")
+
+
+def reading(store: Store, read: Callable[[Transaction], object]) -> None:
+    """A read in a transaction of its own, as the sweep does it."""
+    with store.begin() as tx:
+        read(tx)
 
 
 def claim(store: object, tier: Tier, limit: int) -> None:
@@ -204,9 +241,10 @@ def run(postgres: PostgresServer, folder: Path, redis_url: object, held: int, co
     url = made.database_url
     try:
         with Client(made.urls[0], made.key) as client:
-            client.put_ladder(LADDER["name"], LADDER)
-            client.put_ladder(CROWDED["name"], CROWDED)
+            client.put_ladder(str(LADDER["name"]), LADDER)
+            client.put_ladder(str(CROWDED["name"]), CROWDED)
             client.put_run("held", RunSpec(budgets=Budgets(compute=1e-6)))
+            client.put_run("idle", RunSpec(budgets=Budgets(compute=1.0)))
             seed = {"id": "seed-0", "ladder": "crowded", "problem": {"prompt": "p"}, "answer": "aaa"}
             client.submit("held", [seed], wait="fast")
         time.sleep(3)

@@ -15,6 +15,7 @@ from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.workers import Kind
 from verifier_service.persistence.engine import create_store
 
+KIND = Kind("a.b", "1")
 HOT: dict[str, Callable[[Transaction], object]] = {
     "claim": lambda tx: tx.checks.claim(Tier.FAST, 10, "w", 60.0),
     "reap": lambda tx: tx.checks.reap(10),
@@ -44,7 +45,6 @@ HOT: dict[str, Callable[[Transaction], object]] = {
     "feed": lambda tx: tx.rewards.feed(PROJECT, RUN, 0, 10),
     "latest": lambda tx: tx.rewards.latest(PROJECT, RUN, ["a", "b"]),
 }
-KIND = Kind("a.b", "1")
 SMALL = (
     "SCAN runs",
     "SCAN CONSTANT",

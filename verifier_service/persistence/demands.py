@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Update, func, select, update
+from sqlalchemy import Update, bindparam, func, select, update
 
 from verifier_service.domain.checks import NewDemand
 from verifier_service.domain.errors import IllegalTransition, NotFound
@@ -93,14 +93,17 @@ class SqlDemands:
         return [(row.pk, row.trajectory, row.id) for row in self._db.all(found.order_by(_demands.c.pk))]
 
     def outstanding(self, project: str, run: str) -> dict[str, float]:
-        # Asked for by its value: of a subquery's result the planner expects that half of the table has it.
+        # As a literal: of a parameter the planner expects, at best, as many rows as the average run has.
         owner = self._db.first(select(run_key(project, run).label("pk")))
         if owner is None or owner.pk is None:
             return {}
         quoted = (
             select(_checks.c.account, _checks.c.pk, func.max(_demands.c.quote).label("quote"))
             .join(_demands, _demands.c.check_pk == _checks.c.pk)
-            .where(_checks.c.payer == owner.pk, sql(f"checks.{tables.QUEUED}"))
+            .where(
+                _checks.c.payer == bindparam("payer", owner.pk, literal_execute=True),
+                sql(f"checks.{tables.QUEUED}"),
+            )
             .where(sql(f"demands.{tables.REQUESTED}"))
             .group_by(_checks.c.account, _checks.c.pk)
             .subquery()
