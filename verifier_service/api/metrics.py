@@ -115,7 +115,9 @@ def _workers(workers: list[Worker]) -> Iterator[Metric]:
 
 def _deliveries(depths: dict[DeliveryState, int]) -> Iterator[Metric]:
     family = GaugeMetricFamily(
-        "verifier_webhook_deliveries", "Webhook deliveries kept, by state, counted up to 100,000", labels=["state"]
+        "verifier_webhook_deliveries",
+        "Webhook deliveries kept, by state, counted up to 100,000",
+        labels=["state"],
     )
     for state in (DeliveryState.PENDING, DeliveryState.DELIVERED, DeliveryState.FAILED):
         family.add_metric([state], depths.get(state, 0))
