@@ -248,6 +248,31 @@ def test_answers_are_as_described(stage: Stage, operations: dict[str, Any]) -> N
             exercise(stage, operation, mode)
 
 
+def test_a_body_may_be_too_large_and_a_run_gone(stage: Stage) -> None:
+    """413 of every operation with a body, 410 of those that read or declare a run; and no keyword of a
+    later OpenAPI."""
+    document = stage.http.get("/openapi.json").json()
+    assert document["openapi"].startswith("3.1")
+    assert "itemSchema" not in str(document)
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            assert "requestBody" not in operation or "413" in operation["responses"], (method, path)
+    run = stage.closed()
+    stage.http.post(f"/v1/runs/{run}/purge", params={"wait": 30}).raise_for_status()
+    gone = {
+        ("get", "/v1/runs/{run}/rewards"): None,
+        ("get", "/v1/runs/{run}/rewards/stream"): None,
+        ("post", "/v1/runs/{run}/rewards/query"): {"ids": ["x"]},
+        ("get", "/v1/runs/{run}/hindsight"): None,
+        ("get", "/v1/runs/{run}/archive"): None,
+        ("put", "/v1/runs/{run}"): {},
+    }
+    for (method, path), body in gone.items():
+        answer = stage.http.request(method, path.replace("{run}", run), json=body)
+        assert (answer.status_code, answer.json()["code"]) == (410, "run_purged"), path
+        assert "410" in document["paths"][path][method]["responses"], path
+
+
 def test_every_operation_can_succeed(stage: Stage, operations: dict[str, Any]) -> None:
     assert WRITTEN.keys() | RULES_BEYOND.keys() | ITEMS_APART <= operations.keys()
     for label, write in WRITTEN.items():

@@ -149,6 +149,22 @@ def test_what_is_asked_wrongly_is_a_problem(
     assert (answer.status_code, answer.json()["code"]) == (status, code)
 
 
+def test_an_event_that_the_feed_does_not_have_is_a_conflict(admin: httpx.Client) -> None:
+    """After a restore from an older backup, what was lost must not be lost in silence."""
+    run = settled_run(admin)
+    for state in ("open", "closed"):
+        answer = admin.get(f"/v1/runs/{run}/rewards/stream?wait=0", headers={"Last-Event-ID": "99999"})
+        assert (answer.status_code, answer.json()["code"]) == (409, "feed_lost"), state
+        assert answer.json()["field"] == "Last-Event-ID"
+        closed(admin, run)
+
+
+def test_an_empty_last_event_id_is_none(admin: httpx.Client) -> None:
+    """Browsers send none before the first event; some clients send an empty one."""
+    run = closed(admin, settled_run(admin))
+    assert listen(admin, run, headers={"Last-Event-ID": ""}).seqs == listen(admin, run).seqs
+
+
 def test_an_unknown_run_has_no_stream(admin: httpx.Client, client: Client) -> None:
     assert admin.get(f"/v1/runs/{fresh()}/rewards/stream").json()["code"] == "run_not_found"
     with pytest.raises(NotFound):

@@ -22,7 +22,7 @@ from pyarrow import parquet
 from typer.testing import CliRunner, Result
 
 from tests.support import server as servers
-from tests.support.server import Server, fresh, identity, submit
+from tests.support.server import Server, fresh, identity, patience, submit
 from verifier_service.cli.application import app
 from verifier_service.cli.archive_files import NAMES
 from verifier_service.client import (
@@ -36,6 +36,7 @@ from verifier_service.client import (
 from verifier_service.client import archives as archived
 from verifier_service.client.exchange import Session
 from verifier_service.domain.archive import COLUMNS
+from verifier_service.domain.runs import RunState
 
 GOLD = "CCO"
 TABLES = {"trajectory": "trajectories", "demand": "demands", "reward": "rewards"}
@@ -254,6 +255,28 @@ def test_who_waits_on_a_run_learns_of_its_purge(server: Server, http: httpx.Clie
     assert time.monotonic() - began < 15
     assert answers[0].status_code in (404, 410), answers[0].text
     assert answers[0].json()["code"] in ("run_not_found", "run_purged")
+
+
+def test_who_waits_for_a_purge_with_a_revoked_key_is_told(tmp_path: Path) -> None:
+    """In an application without workers, so that nothing is purged."""
+
+    async def go() -> httpx.Response:
+        async with servers.in_process(tmp_path) as admin:
+            (await admin.put("/v1/runs/r", json={})).raise_for_status()
+            application: Any = admin._transport.app  # type: ignore[attr-defined]
+            application.state.context.service.unit(
+                lambda tx: tx.runs.set_state("default", "r", RunState.CLOSED)
+            )
+            made = (await admin.post("/v1/keys", json={"name": "k", "scopes": ["admin"]})).json()
+            headers = {"Authorization": f"Bearer {made['token']}"}
+            asked = admin.post("/v1/runs/r/purge", params={"wait": 60}, headers=headers)
+            waiting = asyncio.create_task(asked)
+            await asyncio.sleep(1.0)
+            (await admin.delete(f"/v1/keys/{made['key']['id']}")).raise_for_status()
+            return await asyncio.wait_for(waiting, patience(8))
+
+    answer = asyncio.run(go())
+    assert (answer.status_code, answer.json()["code"]) == (401, "bad_key")
 
 
 def rows(chunks: list[bytes]) -> list[archived.ArchiveRow]:

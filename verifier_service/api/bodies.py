@@ -12,6 +12,7 @@ from pydantic.json_schema import models_json_schema
 
 from verifier_service.api.envelopes import Problem
 from verifier_service.api.parsing import parse_body
+from verifier_service.api.problems import too_large
 from verifier_service.api.threads import by_size
 
 M = TypeVar("M", bound=BaseModel)
@@ -53,5 +54,8 @@ def describe(app: FastAPI) -> dict[str, Any]:
         schemas = document.setdefault("components", {}).setdefault("schemas", {})
         schemas.update({PREFIX + name: schema for name, schema in found.get("$defs", {}).items()})
         schemas[Problem.__name__] = Problem.model_json_schema()
+        for operation in (one for path in document["paths"].values() for one in path.values()):
+            if "requestBody" in operation:
+                operation["responses"] |= too_large()
         app.openapi_schema = document
     return app.openapi_schema

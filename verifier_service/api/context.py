@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -11,24 +12,29 @@ from fastapi import Depends, Request
 from verifier_service.api.backpressure import Admission
 from verifier_service.api.gather import Gatherer
 from verifier_service.api.key_cache import KeyCache
-from verifier_service.api.key_watch import KeyWatch
 from verifier_service.api.pages import Pages
 from verifier_service.api.probe import Probe
 from verifier_service.api.trials import Trials
-from verifier_service.api.waiting import Hub
+from verifier_service.api.waiting import KEYS_EVERY_S, Hub
+from verifier_service.api.watch import Watch
 from verifier_service.bootstrap import Service
+from verifier_service.domain.ports.store import Store
+from verifier_service.domain.runs import RunState
+
+PURGED_EVERY_S = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """One per application. ``alive`` tells whether the workers of this process live; ``salts`` are the
-    secrets of projects that were looked up."""
+    """One per application. ``alive`` tells whether the workers of this process live; ``revoked`` and
+    ``purged`` wait until a key or a run is; ``salts`` are the secrets of projects that were looked up."""
 
     service: Service
     hub: Hub
     gatherer: Gatherer
     keys: KeyCache
-    watch: KeyWatch
+    revoked: Watch[str]
+    purged: Watch[tuple[str, str]]
     pages: Pages
     admission: Admission
     probe: Probe
@@ -44,12 +50,23 @@ class Context:
             hub=Hub(service),
             gatherer=Gatherer(service, foresight=foresight),
             keys=KeyCache(service.store),
-            watch=KeyWatch(service.store),
+            revoked=Watch(partial(_revoked, service.store), KEYS_EVERY_S),
+            purged=Watch(partial(_purged, service.store), PURGED_EVERY_S),
             pages=Pages(service.store),
             admission=Admission(service),
             probe=Probe(service.store, service.settings.project),
             alive=alive,
         )
+
+
+def _revoked(store: Store, key_ids: set[str]) -> set[str]:
+    with store.read() as tx:
+        return tx.keys.dead(key_ids)
+
+
+def _purged(store: Store, runs: set[tuple[str, str]]) -> set[tuple[str, str]]:
+    with store.read() as tx:
+        return {place for place in runs if tx.runs.get(*place).state is RunState.PURGED}
 
 
 async def context_of(request: Request) -> Context:

@@ -16,7 +16,7 @@ from verifier_service.services.advantages import group_advantages
 router = APIRouter(prefix="/v1/runs/{run}/groups", tags=["groups"])
 
 
-@router.get("/{group}", responses=documented(404))
+@router.get("/{group}", responses=documented(404, 410))
 def advantages(
     run: RunId,
     group: GroupId,

@@ -27,7 +27,7 @@ DEFAULT_WAIT_S = 5.0
 @router.post(
     "/{trajectory}/turns",
     response_model=GrowAnswer,
-    responses={202: {"model": GrowAnswer, "description": NOT_YET}, **documented(404, 409, 413)},
+    responses={202: {"model": GrowAnswer, "description": NOT_YET}, **documented(404, 409)},
     openapi_extra=described(Growth),
 )
 async def grow(

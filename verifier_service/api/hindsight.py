@@ -25,7 +25,7 @@ router = APIRouter(prefix="/v1/runs/{run}/hindsight", tags=["rewards"])
 MAX_PAGE = 500
 
 
-@router.get("", response_model=HindsightPage, responses=documented(404))
+@router.get("", response_model=HindsightPage, responses=documented(404, 410))
 async def export(
     run: RunId,
     request: Request,

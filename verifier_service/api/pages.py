@@ -32,11 +32,12 @@ class FeedPlace:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some records as events. ``last`` is the seq of the last of them, ``cursor`` how far the feed was
-    read; ``more`` may follow at once; ``is_end`` when nothing will."""
+    """Some records as events. ``last`` is the seq of the last of them, ``head`` that of the feed,
+    ``cursor`` how far it was read; ``more`` may follow at once; ``is_end`` when nothing will."""
 
     events: bytes
     last: int
+    head: int
     cursor: int
     more: bool
     is_end: bool
@@ -76,6 +77,7 @@ class Pages:
         return Page(
             events=b"".join(map(_event, records)),
             last=last,
+            head=head,
             cursor=last if more else max(head, place.after),
             more=more,
             is_end=not more and (mark is None or mark.state is RunState.CLOSED),

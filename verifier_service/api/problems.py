@@ -139,12 +139,19 @@ def body_too_large(limit: int) -> Response:
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Problem responses of a route for its OpenAPI description, with those every route can give."""
+    return {status: _described(status) for status in sorted({401, 403, 422, 429, 503, *statuses})}
+
+
+def too_large() -> dict[str, Any]:
+    """The problem response of every operation with a body, as the OpenAPI document has it."""
+    status = int(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+    return {str(status): _described(status)}
+
+
+def _described(status: int) -> dict[str, Any]:
     return {
-        status: {
-            "description": HTTPStatus(status).phrase,
-            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
-        }
-        for status in sorted({401, 403, 422, 429, 503, *statuses})
+        "description": HTTPStatus(status).phrase,
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
     }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -12,14 +11,14 @@ from fastapi.responses import StreamingResponse
 
 from verifier_service.api.auth import Admin, Operator
 from verifier_service.api.context import Context, InContext
-from verifier_service.api.key_watch import KeyedStream
+from verifier_service.api.keyed_stream import KeyedStream
 from verifier_service.api.paths import RunId
 from verifier_service.api.problems import documented
 from verifier_service.api.threads import in_thread
 from verifier_service.api.trajectories import allowed, json_answer
-from verifier_service.api.waiting import attended
+from verifier_service.api.waiting import attended, revoked
 from verifier_service.domain.archive import Line
-from verifier_service.domain.runs import RunReport, RunState, Scope
+from verifier_service.domain.runs import Key, RunReport, RunState, Scope
 from verifier_service.domain.wire import MAX_WAIT_S, WaitSpec
 from verifier_service.services.archive import Export
 from verifier_service.services.purge import begin_purge
@@ -27,7 +26,6 @@ from verifier_service.services.purge import begin_purge
 router = APIRouter(prefix="/v1/runs/{run}", tags=["runs"])
 
 MEDIA_TYPE = "application/x-ndjson"
-POLL_S = 0.25
 
 
 @router.get(
@@ -56,7 +54,7 @@ def archive(
     shown = references and Scope.GOLD in caller.scopes
     with context.service.store.read() as tx:
         export = Export(tx, caller.project, run, references=shown)
-    return KeyedStream(_lines(context, export), context.watch, caller.id, media_type=MEDIA_TYPE)
+    return KeyedStream(_lines(context, export), context.revoked, caller.id, media_type=MEDIA_TYPE)
 
 
 @router.post(
@@ -78,21 +76,28 @@ async def purge(
     seconds = allowed(context, WaitSpec(seconds=wait)).seconds
     await in_thread(context.service.unit, lambda tx: begin_purge(tx, caller.project, run))
     context.service.dispatcher.announce(caller.project, run)
-    report = await attended(request, _emptied(context, caller.project, run, seconds))
+    report = await attended(request, _emptied(context, caller, run, seconds))
     return await json_answer(report, 1, 200 if report.run.state is RunState.PURGED else 202)
 
 
-async def _emptied(context: Context, project: str, run: str, seconds: float) -> RunReport:
-    """The run when it is purged, or as it is when the time is up."""
-    until = time.monotonic() + seconds
-    while not await in_thread(_is_purged, context, project, run) and time.monotonic() < until:
-        await asyncio.sleep(min(POLL_S, max(0.0, until - time.monotonic())))
-    return await in_thread(_report, context, project, run)
-
-
-def _is_purged(context: Context, project: str, run: str) -> bool:
-    with context.service.store.read() as tx:
-        return tx.runs.get(project, run).state is RunState.PURGED
+async def _emptied(context: Context, caller: Key, run: str, seconds: float) -> RunReport:
+    """The run when it is purged, or as it is when the time is up. Raises ``Unauthenticated`` once the key
+    is revoked."""
+    place = caller.project, run
+    report = await in_thread(_report, context, *place)
+    if report.run.state is RunState.PURGED or seconds <= 0:
+        return report
+    lost = asyncio.create_task(context.revoked.until(caller.id))
+    tasks = {lost, asyncio.create_task(context.purged.until(place))}
+    try:
+        done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    if lost in done:
+        raise revoked()
+    return await in_thread(_report, context, *place)
 
 
 def _report(context: Context, project: str, run: str) -> RunReport:

@@ -35,7 +35,7 @@ Status = Literal["unscored", "provisional", "final", "retracted"]
     response_model=RewardsAnswer,
     responses={
         202: {"model": RewardsAnswer, "description": "Not all items are met yet"},
-        **documented(404, 413),
+        **documented(404, 410),
     },
     openapi_extra=described(RewardsQuery),
 )
@@ -73,7 +73,7 @@ async def query(
     return await json_answer(answer, len(answer.records), 200 if seen.met else 202)
 
 
-@router.get("", response_model=RewardsPage, responses=documented(404))
+@router.get("", response_model=RewardsPage, responses=documented(404, 410))
 async def feed(
     run: RunId,
     request: Request,

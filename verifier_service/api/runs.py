@@ -30,7 +30,7 @@ def list_runs(caller: Reader, context: InContext) -> RunList:
 
 @router.put(
     "/{run}",
-    responses={201: {"model": RunReport, "description": "The run is new"}, **documented(409)},
+    responses={201: {"model": RunReport, "description": "The run is new"}, **documented(409, 410)},
     openapi_extra=described(RunSpec),
 )
 def put_run(

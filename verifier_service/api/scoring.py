@@ -94,7 +94,7 @@ _REPLY = {"anyOf": [dict(form.reply_schema) for form in FORMATS.values()]}
             "description": "In the format asked for",
             "content": {"application/json": {"schema": _REPLY}},
         },
-        **documented(404, 409, 413),
+        **documented(404, 409),
     },
     openapi_extra=_documented(),
 )

@@ -16,17 +16,17 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
 from fastapi.sse import format_sse_event
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from verifier_service.api.auth import Reader
 from verifier_service.api.context import Context, InContext
-from verifier_service.api.key_watch import KeyedStream
+from verifier_service.api.keyed_stream import KeyedStream
 from verifier_service.api.pages import FeedPlace, Page
 from verifier_service.api.paths import RunId
 from verifier_service.api.problems import documented
 from verifier_service.api.rewards import MAX_CURSOR, Status
-from verifier_service.domain.errors import VerificationError
+from verifier_service.domain.errors import Conflict, VerificationError
 from verifier_service.domain.ports.runs import RunMark
 from verifier_service.domain.runs import Key, RunState
 from verifier_service.domain.states import RewardStatus
@@ -40,22 +40,10 @@ HEARTBEAT_S = 15.0
 RETRY_MS = 1_000
 MAX_STREAM_S = 86_400.0
 HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-_EVENT: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "id": {"type": "string", "description": "The feed position: the record's `seq`."},
-        "event": {"enum": ["reward", "end"]},
-        "data": {
-            "type": "string",
-            "contentMediaType": "application/json",
-            "contentSchema": {"$ref": "#/components/schemas/RewardRecord"},
-        },
-        "retry": {"type": "integer"},
-    },
-}
+_EVENTS = "`data` of a `reward` is a RewardRecord in JSON, and its `id` the record's `seq`"
 _STREAM: dict[str, Any] = {
     "description": "`reward` events with a record each, and `end` once the run is closed and all was sent",
-    "content": {MEDIA_TYPE: {"itemSchema": _EVENT}},
+    "content": {MEDIA_TYPE: {"schema": {"type": "string", "description": _EVENTS}}},
 }
 
 
@@ -65,7 +53,7 @@ _STREAM: dict[str, Any] = {
     responses={
         200: _STREAM,
         204: {"description": "The run is closed and all of its feed was sent before: do not come again"},
-        **documented(404),
+        **documented(404, 409, 410),
     },
 )
 async def stream(
@@ -82,6 +70,7 @@ async def stream(
     ] = None,
     last_event_id: Annotated[
         Annotated[int, Field(ge=0, le=MAX_CURSOR)] | SkipJsonSchema[None],
+        BeforeValidator(lambda sent: sent or None),
         Header(
             alias="Last-Event-ID",
             description="The `id` of the last event that came; counts in place of `after`.",
@@ -90,19 +79,23 @@ async def stream(
 ) -> Response:
     """The run's records in commit order, as they are issued: server-sent events. Scope: `read`.
 
-    Whoever comes again with the last `id` misses none and sees none twice. A comment comes every 15 seconds
-    when nothing else does.
+    Whoever comes again with the last `id` misses none and sees none twice; 409 (`feed_lost`) when the feed
+    does not reach so far, as after a restore from an older backup. A comment comes every 15 seconds when
+    nothing else does.
     """
     only = RewardStatus(status) if status is not None else None
     after = after if last_event_id is None else last_event_id
     place = FeedPlace(caller.project, run, after, only)
     first = await context.pages.read(place)
+    if last_event_id is not None and last_event_id > first.head:
+        message = f"event {last_event_id} came from this run, and its feed ends at {first.head}"
+        raise Conflict("feed_lost", message, field="Last-Event-ID")
     if last_event_id is not None and first.is_end and not first.events:
         return Response(status_code=204)
     until = None if wait is None else time.monotonic() + wait
     return KeyedStream(
         _Stream(context, caller, place, until).events(first),
-        context.watch,
+        context.revoked,
         caller.id,
         media_type=MEDIA_TYPE,
         headers=HEADERS,

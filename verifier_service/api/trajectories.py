@@ -37,7 +37,7 @@ RECORD_BYTES = 1_000  # a reward record in JSON, roughly
     response_model=SubmitResponse,
     responses={
         202: {"model": SubmitResponse, "description": "Not all items are met yet"},
-        **documented(409, 413),
+        **documented(409),
     },
     openapi_extra=described(BatchRequest),
 )
