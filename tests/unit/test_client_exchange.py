@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +24,7 @@ from verifier_service.client.errors import (
     UnexpectedAnswer,
     VerifierUnavailable,
 )
-from verifier_service.client.exchange import backoff, deliver, deliver_waiting
+from verifier_service.client.exchange import UNTOUCHED, backoff, deliver, deliver_waiting
 from verifier_service.domain.wire import KeyList
 
 OK = Answer(status=200, content=b'{"keys":[]}')
@@ -142,6 +144,13 @@ def test_what_cannot_have_happened_is_repeated(trouble: Answer | Lost) -> None:
     world = World.saying(trouble, OK)
     world.run(deliver(world.session(), call(repeatable=False)))
     assert len(world.sent) == 2
+
+
+def test_the_codes_of_nothing_has_happened_are_the_server_s() -> None:
+    """Each is one that a ``Contended`` is raised with; of those, none is missing."""
+    sources = (Path(__file__).parents[2] / "verifier_service").rglob("*.py")
+    raised = re.compile(r"raise Contended\(\s*\"(\w+)\"")
+    assert {code for source in sources for code in raised.findall(source.read_text())} == UNTOUCHED
 
 
 @pytest.mark.parametrize(
