@@ -11,7 +11,7 @@ from verifier_service.api.bodies import body_of, described
 from verifier_service.api.context import Context, InContext
 from verifier_service.api.envelopes import GrowAnswer, Growth, rank_of
 from verifier_service.api.paths import RunId, TrajectoryId
-from verifier_service.api.problems import documented
+from verifier_service.api.problems import after_wait, documented
 from verifier_service.api.threads import in_thread
 from verifier_service.api.trajectories import NOT_YET, allowed, json_answer
 from verifier_service.api.waiting import Seen, attended
@@ -58,7 +58,7 @@ async def grow(
     seen = await attended(request, watching)
     standing = await in_thread(_standing, context, grown.pk)
     answer = _answer(standing, grown, growth, seen)
-    return await json_answer(answer, 1 + standing.n_turns // 100, 200 if seen.met else 202)
+    return await json_answer(answer, 1 + standing.n_turns // 100, after_wait(seen.met))
 
 
 def _grow(context: Context, project: str, run: str, trajectory: str, growth: Growth) -> tuple[Grown, int]:

@@ -7,6 +7,7 @@ from typing import Literal
 from fastapi import APIRouter, Response
 
 from verifier_service.api.context import InContext
+from verifier_service.api.problems import of_readiness
 from verifier_service.domain.records import Record
 
 router = APIRouter(tags=["health"])
@@ -42,5 +43,5 @@ async def readyz(context: InContext, response: Response) -> Readiness:
     found = await context.probe.look()
     parts = {"database": found.database, "workers": context.alive(), "sweep": found.sweep}
     missing = tuple(name for name, there in parts.items() if not there)
-    response.status_code = 503 if missing else 200
+    response.status_code = of_readiness(not missing)
     return Readiness(ready=not missing, missing=missing, **parts)

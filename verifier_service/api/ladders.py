@@ -10,7 +10,7 @@ from verifier_service.api.auth import Admin, Reader
 from verifier_service.api.bodies import body_of, described
 from verifier_service.api.context import InContext
 from verifier_service.api.paths import LadderName
-from verifier_service.api.problems import documented
+from verifier_service.api.problems import after_put, documented
 from verifier_service.domain.errors import InvalidInput, NotFound
 from verifier_service.domain.ladders import Ladder, LadderSpec
 from verifier_service.domain.wire import LadderList, LadderStored
@@ -60,5 +60,5 @@ def put_ladder(
         raise InvalidInput("name_mismatch", f"the ladder calls itself {spec.name!r}", field="name")
     service = context.service
     ladder, created = service.unit(lambda tx: tenants.put_ladder(tx, service.catalog, caller.project, spec))
-    response.status_code = 201 if created else 200
+    response.status_code = after_put(created)
     return LadderStored(ladder=ladder, created=created)

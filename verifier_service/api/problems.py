@@ -37,6 +37,7 @@ TYPE_PREFIX = "urn:verifier-service:problem:"
 MAX_TEXT = 2_000
 RETRY_AFTER_S = "1"
 CLIENT_GONE = 499
+NOTHING_MORE = int(HTTPStatus.NO_CONTENT)  # on which event sources do not come again
 PARTS_OF_A_REQUEST = ("body", "query", "path", "header", "cookie")
 
 
@@ -87,6 +88,21 @@ STATUSES: Mapping[type[VerificationError], HTTPStatus] = {
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     VerifierFailure: HTTPStatus.INTERNAL_SERVER_ERROR,
 }
+
+
+def after_wait(met: bool) -> int:
+    """The status of an answer that may have been waited for: 200, or 202 where more is to come."""
+    return int(HTTPStatus.OK if met else HTTPStatus.ACCEPTED)
+
+
+def after_put(created: bool) -> int:
+    """201 for what is new, 200 for what was there."""
+    return int(HTTPStatus.CREATED if created else HTTPStatus.OK)
+
+
+def of_readiness(ready: bool) -> int:
+    """200, or 503 while something is missing."""
+    return int(HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 def problem(status: int, code: str, detail: str, **extra: Any) -> Response:

@@ -13,7 +13,7 @@ from verifier_service.api.auth import Admin, Operator
 from verifier_service.api.context import Context, InContext
 from verifier_service.api.keyed_stream import KeyedStream
 from verifier_service.api.paths import RunId
-from verifier_service.api.problems import documented
+from verifier_service.api.problems import after_wait, documented
 from verifier_service.api.threads import in_thread
 from verifier_service.api.trajectories import allowed, json_answer
 from verifier_service.api.waiting import attended, revoked
@@ -77,7 +77,7 @@ async def purge(
     await in_thread(context.service.unit, lambda tx: begin_purge(tx, caller.project, run))
     context.service.dispatcher.announce(caller.project, run)
     report = await attended(request, _emptied(context, caller, run, seconds))
-    return await json_answer(report, 1, 200 if report.run.state is RunState.PURGED else 202)
+    return await json_answer(report, 1, after_wait(report.run.state is RunState.PURGED))
 
 
 async def _emptied(context: Context, caller: Key, run: str, seconds: float) -> RunReport:

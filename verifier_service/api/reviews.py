@@ -10,7 +10,7 @@ from verifier_service.api.auth import Reviewer
 from verifier_service.api.bodies import body_of, described
 from verifier_service.api.context import InContext
 from verifier_service.api.paths import ReviewId
-from verifier_service.api.problems import documented
+from verifier_service.api.problems import after_put, documented
 from verifier_service.domain.reviews import (
     ClaimRequest,
     QueueName,
@@ -79,7 +79,7 @@ def decide(
     outcome = context.service.unit(
         lambda tx: desk.decide_review(tx, caller.project, review, decision, grace_s)
     )
-    response.status_code = 201 if outcome.created else 200
+    response.status_code = after_put(outcome.created)
     return ReviewDecided(review=outcome.review, created=outcome.created)
 
 

@@ -13,7 +13,7 @@ from verifier_service.api.bodies import body_of, described
 from verifier_service.api.context import Context, InContext
 from verifier_service.api.envelopes import NO_WAIT, rank_of
 from verifier_service.api.paths import RunId
-from verifier_service.api.problems import documented
+from verifier_service.api.problems import after_wait, documented
 from verifier_service.api.threads import in_thread
 from verifier_service.api.trajectories import allowed, json_answer
 from verifier_service.api.waiting import attended
@@ -70,7 +70,7 @@ async def query(
         complete=seen.met,
         cursor=cursor,
     )
-    return await json_answer(answer, len(answer.records), 200 if seen.met else 202)
+    return await json_answer(answer, len(answer.records), after_wait(seen.met))
 
 
 @router.get("", response_model=RewardsPage, responses=documented(404, 410))
@@ -93,7 +93,7 @@ async def feed(
     seconds = allowed(context, WaitSpec(seconds=wait)).seconds
     only = RewardStatus(status) if status is not None else None
     page = await attended(request, _page(context, caller, run, after, limit, only, seconds))
-    return await json_answer(page, len(page.records), 200)
+    return await json_answer(page, len(page.records), after_wait(met=True))
 
 
 async def _page(

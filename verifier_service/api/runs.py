@@ -10,7 +10,7 @@ from verifier_service.api.auth import Operator, Reader
 from verifier_service.api.bodies import body_of, described
 from verifier_service.api.context import Context, InContext
 from verifier_service.api.paths import RunId
-from verifier_service.api.problems import documented
+from verifier_service.api.problems import after_put, after_wait, documented
 from verifier_service.api.threads import in_thread
 from verifier_service.api.trajectories import allowed, json_answer
 from verifier_service.api.waiting import attended
@@ -43,7 +43,7 @@ def put_run(
     """Declare a run, or change its budgets and objective. Scope: `operate`."""
     created = not _exists(context, caller.project, run)
     context.service.put_run(caller.project, run, spec)
-    response.status_code = 201 if created else 200
+    response.status_code = after_put(created)
     return _report(context, caller.project, run)
 
 
@@ -80,7 +80,7 @@ async def close_run(
     )
     closed = await attended(request, ending)
     report = await in_thread(_report, context, caller.project, run)
-    return await json_answer(report, 1, 200 if closed else 202)
+    return await json_answer(report, 1, after_wait(closed))
 
 
 def _exists(context: Context, project: str, run: str) -> bool:

@@ -24,7 +24,7 @@ from verifier_service.api.context import Context, InContext
 from verifier_service.api.keyed_stream import KeyedStream
 from verifier_service.api.pages import FeedPlace, Page
 from verifier_service.api.paths import RunId
-from verifier_service.api.problems import documented
+from verifier_service.api.problems import NOTHING_MORE, documented
 from verifier_service.api.rewards import MAX_CURSOR, Status
 from verifier_service.domain.errors import Conflict, VerificationError
 from verifier_service.domain.ports.runs import RunMark
@@ -40,11 +40,12 @@ HEARTBEAT_S = 15.0
 RETRY_MS = 1_000
 MAX_STREAM_S = 86_400.0
 HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-_EVENTS = "`data` of a `reward` is a RewardRecord in JSON, and its `id` the record's `seq`"
 _STREAM: dict[str, Any] = {
-    "description": "`reward` events with a record each, and `end` once the run is closed and all was sent",
-    "content": {MEDIA_TYPE: {"schema": {"type": "string", "description": _EVENTS}}},
+    "description": "`reward` events, whose `data` is a RewardRecord in JSON and whose `id` is its `seq`; and"
+    " `end` once the run is closed and all was sent",
+    "content": {MEDIA_TYPE: {}},
 }
+_OVER = {"description": "The run is closed and all of its feed was sent before: do not come again"}
 
 
 @router.get(
@@ -52,7 +53,9 @@ _STREAM: dict[str, Any] = {
     response_class=Response,
     responses={
         200: _STREAM,
-        204: {"description": "The run is closed and all of its feed was sent before: do not come again"},
+        NOTHING_MORE: {
+            "description": "The run is closed and all of its feed was sent before: do not come again"
+        },
         **documented(404, 409, 410),
     },
 )
@@ -87,19 +90,20 @@ async def stream(
     after = after if last_event_id is None else last_event_id
     place = FeedPlace(caller.project, run, after, only)
     first = await context.pages.read(place)
-    if last_event_id is not None and last_event_id > first.head:
-        message = f"event {last_event_id} came from this run, and its feed ends at {first.head}"
-        raise Conflict("feed_lost", message, field="Last-Event-ID")
-    if last_event_id is not None and first.is_end and not first.events:
-        return Response(status_code=204)
+    if last_event_id is not None:
+        _require_event(first, last_event_id)
+        if first.is_end and not first.events:
+            return Response(status_code=NOTHING_MORE)
     until = None if wait is None else time.monotonic() + wait
-    return KeyedStream(
-        _Stream(context, caller, place, until).events(first),
-        context.revoked,
-        caller.id,
-        media_type=MEDIA_TYPE,
-        headers=HEADERS,
-    )
+    events = _Stream(context, caller, place, until).events(first)
+    return KeyedStream(events, context.revoked, caller.id, media_type=MEDIA_TYPE, headers=HEADERS)
+
+
+def _require_event(page: Page, last: int) -> None:
+    """Raise ``Conflict`` where the feed does not reach an event that it has sent."""
+    if last > page.head:
+        message = f"event {last} came from this run, and its feed ends at {page.head}"
+        raise Conflict("feed_lost", message, field="Last-Event-ID")
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from verifier_service.api.bodies import described
 from verifier_service.api.context import Context, InContext
 from verifier_service.api.envelopes import NO_WAIT, BatchRequest, item_error, rank_of
 from verifier_service.api.paths import RunId, TrajectoryId
-from verifier_service.api.problems import LimitExceeded, documented
+from verifier_service.api.problems import LimitExceeded, after_wait, documented
 from verifier_service.api.threads import by_size
 from verifier_service.api.waiting import Seen, attended
 from verifier_service.domain.wire import (
@@ -71,7 +71,7 @@ async def submit(run: RunId, request: Request, caller: Submitter, context: InCon
     )
     seen = await attended(request, watching)
     answer = _answer(batch, taken, seen)
-    return await json_answer(answer, len(batch.items), 200 if seen.met else 202)
+    return await json_answer(answer, len(batch.items), after_wait(seen.met))
 
 
 @router.post("/{trajectory}/cancel", responses=documented(404))

@@ -135,19 +135,9 @@ class Hub:
                 now = asyncio.get_running_loop().time()
                 self.times.ended(0.0 if came_at is None else now - came_at, met=True)
             return known
-        return await self._enter(
-            _Wait(
-                key=(project, run),
-                rank=rank,
-                linger=linger,
-                beyond=beyond,
-                caller=caller,
-                pending=frozenset(pks),
-                ids=tuple(pks.values()),
-            ),
-            seconds,
-            came_at,
-        )
+        wait = _Wait(key=(project, run), rank=rank, linger=linger, beyond=beyond, caller=caller)
+        wait.pending, wait.ids = frozenset(pks), tuple(pks.values())
+        return await self._enter(wait, seconds, came_at)
 
     async def run(
         self,
