@@ -41,8 +41,8 @@ RETRY_MS = 1_000
 MAX_STREAM_S = 86_400.0
 HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 _STREAM: dict[str, Any] = {
-    "description": "`reward` events, whose `data` is a RewardRecord in JSON and whose `id` is its `seq`; and"
-    " `end` once the run is closed and all was sent",
+    "description": "`reward` events, whose `data` is a RewardRecord in JSON and whose `id` is its `seq`;"
+    " and `end` once the run is closed and all was sent",
     "content": {MEDIA_TYPE: {}},
 }
 _OVER = {"description": "The run is closed and all of its feed was sent before: do not come again"}
