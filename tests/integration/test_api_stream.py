@@ -3,75 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, aclosing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
 import pytest
-import uvicorn
 
 from tests.support import server
-from tests.support.server import JUDGED, Server, act, fresh, identity, patience, submit
-from verifier_service.api import connections, pages, stalled, stream
-from verifier_service.client import AsyncClient, Client, NotAuthenticated, NotFound
-from verifier_service.client.streams import EventReader
+from tests.support.server import JUDGED, act, fresh, identity, patience, submit
+from tests.support.streams import (
+    closed,
+    listen,
+    open_waits,
+    raw_stream,
+    settled_run,
+    shared_address,
+    soon,
+    stays,
+    stream_scope,
+)
+from verifier_service.api import pages, stream
+from verifier_service.client import AsyncClient, Client, NotFound
 from verifier_service.domain.rewards import RewardRecord
 from verifier_service.domain.states import RewardStatus
 
 IDLE = 200
-
-
-@dataclass(frozen=True)
-class Sent:
-    """What a stream sent until it ended: (id, type, data)."""
-
-    events: list[tuple[str, str, Any]]
-
-    @property
-    def seqs(self) -> list[int]:
-        return [data["seq"] for _, name, data in self.events if name == "reward"]
-
-
-def soon(condition: Callable[[], Any], seconds: float = 10.0) -> bool:
-    until = time.monotonic() + patience(seconds)
-    while not condition():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.05)
-    return True
-
-
-def listen(client: httpx.Client, run: str, **query: Any) -> Sent:
-    headers = query.pop("headers", {})
-    with client.stream("GET", f"/v1/runs/{run}/rewards/stream", params=query, headers=headers) as answer:
-        assert answer.status_code == 200, answer.read()
-        assert answer.headers["content-type"].startswith("text/event-stream")
-        assert answer.headers["cache-control"] == "no-cache"
-        events, reader = [], EventReader()
-        for chunk in answer.iter_bytes():
-            for event in reader.read(chunk):
-                events.append((reader.last_id, event.name, json.loads(event.data)))
-    return Sent(events)
-
-
-def settled_run(client: httpx.Client, count: int = 3) -> str:
-    run = fresh()
-    submit(client, run, *[identity("C" * (1 + n % 20)) for n in range(count)])
-    return run
-
-
-def closed(client: httpx.Client, run: str) -> str:
-    answer = client.post(f"/v1/runs/{run}/close", params={"wait": 30})
-    assert answer.status_code == 200, answer.text
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -212,26 +174,6 @@ def test_the_async_client_streams_too(admin: httpx.Client) -> None:
     assert first == whole[0]
 
 
-def open_waits(admin: httpx.Client) -> int:
-    return int(admin.get("/healthz").json()["open_waits"])
-
-
-def raw_stream(
-    running: Server, run: str, key: str | None = None, path: str = "rewards/stream"
-) -> socket.socket:
-    """A connection on which a stream was asked for and nothing is read."""
-    url = httpx.URL(running.url)
-    connection = socket.socket()
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-    connection.settimeout(20)
-    connection.connect((url.host, url.port or 80))
-    head = (
-        f"GET /v1/runs/{run}/{path} HTTP/1.1\r\nHost: v\r\nAuthorization: Bearer {key or running.key}\r\n"
-    )
-    connection.sendall(f"{head}\r\n".encode())
-    return connection
-
-
 def test_idle_streams_and_polls_cost_no_thread_and_who_leaves_frees_everything(admin: httpx.Client) -> None:
     shared, run = server.shared(), settled_run(admin)
     process = psutil.Process(shared.process.pid)
@@ -257,177 +199,6 @@ def test_idle_streams_and_polls_cost_no_thread_and_who_leaves_frees_everything(a
         assert time.monotonic() - started < patience(1)
     assert soon(lambda: open_waits(admin) == 0)
     assert soon(lambda: process.num_fds() <= descriptors + 10)
-
-
-def shared_address(running: Server) -> tuple[str, int]:
-    url = httpx.URL(running.url)
-    return url.host, url.port or 80
-
-
-def test_a_revoked_key_ends_what_it_waits_for(admin: httpx.Client) -> None:
-    run = settled_run(admin)
-    made = admin.post("/v1/keys", json={"name": "k", "scopes": ["read", "operate"]}).json()
-    headers = {"Authorization": f"Bearer {made['token']}"}
-    polls: dict[str, tuple[str, dict[str, Any]]] = {
-        "feed": (f"/v1/runs/{run}/rewards", {"after": 1000, "wait": 60}),
-        "hindsight": (f"/v1/runs/{run}/hindsight", {"after": 1000, "wait": 60}),
-    }
-    answers: dict[str, int] = {}
-
-    def poll(name: str) -> None:
-        path, query = polls[name]
-        with httpx.Client(base_url=server.shared().url, headers=headers, timeout=70) as other:
-            answers[name] = other.get(path, params=query).status_code
-
-    def follow() -> None:
-        with Client(server.shared().url, made["token"]) as other:
-            try:
-                list(other.stream(run))
-            except NotAuthenticated:
-                answers["stream"] = 401
-
-    threads = [threading.Thread(target=poll, args=(name,)) for name in polls]
-    threads.append(threading.Thread(target=follow))
-    for thread in threads:
-        thread.start()
-    assert soon(lambda: open_waits(admin) == 3)
-    started = time.monotonic()
-    admin.delete(f"/v1/keys/{made['key']['id']}").raise_for_status()
-    for thread in threads:
-        thread.join(30)
-    assert answers == {"feed": 401, "hindsight": 401, "stream": 401}
-    assert time.monotonic() - started < patience(8)
-
-
-@pytest.fixture(scope="module")
-def long_run(admin: httpx.Client) -> str:
-    """A closed run of more records than the buffers of a connection hold."""
-    run = fresh()
-    padding = "x" * 20_000
-    for _ in range(4):
-        items = [act("score", value=1.0, pad=f"{padding}{n}") for n in range(250)]
-        submit(admin, run, *items, seconds=120)
-    return closed(admin, run)
-
-
-def is_held(running: Server, connection: socket.socket) -> bool:
-    """Whether the server still has its end of a connection."""
-    port = connection.getsockname()[1]
-    held = psutil.Process(running.process.pid).net_connections("tcp4")
-    return any(one.raddr and one.raddr.port == port for one in held)
-
-
-def test_a_revoked_key_ends_an_archive_that_is_not_read(admin: httpx.Client, long_run: str) -> None:
-    shared = server.shared()
-    made = admin.post("/v1/keys", json={"name": "k", "scopes": ["operate", "gold"]}).json()
-    with (
-        raw_stream(shared, long_run, made["token"], "archive") as silent,
-        raw_stream(shared, long_run, path="archive") as other,
-    ):
-        time.sleep(1.0)
-        admin.delete(f"/v1/keys/{made['key']['id']}").raise_for_status()
-        assert soon(lambda: not is_held(shared, silent), 20)
-        assert is_held(shared, other), "whose key lives has more time"
-
-
-def test_a_revoked_key_reads_no_more_of_an_archive(admin: httpx.Client, long_run: str) -> None:
-    """What was on its way when the key was revoked comes, and nothing after it."""
-    made = admin.post("/v1/keys", json={"name": "k", "scopes": ["operate", "gold"]}).json()
-    with raw_stream(server.shared(), long_run, made["token"], "archive") as slow:
-        head = slow.recv(1_000)
-        assert b"200 OK" in head
-        admin.delete(f"/v1/keys/{made['key']['id']}").raise_for_status()
-        time.sleep(patience(5))
-        came = len(head)
-        try:
-            while piece := slow.recv(100_000):
-                came += len(piece)
-                last = piece
-        except OSError:
-            last = b""
-    assert b'"kind":"end"' not in last
-    assert came < 10_000_000, "of more than 20 MB"
-
-
-def test_a_client_that_takes_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stalled, "STALLED_S", 1.0)
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        while not gone.is_set():
-            await send({"type": "http.response.body", "body": b"x" * 50_000, "more_body": True})
-            await asyncio.sleep(0.001)
-
-    gone = threading.Event()
-    config = uvicorn.Config(
-        app, port=0, lifespan="off", log_level="critical", http=connections.protocol(10)
-    )
-    running = uvicorn.Server(config)
-    serving = threading.Thread(target=running.run)
-    serving.start()
-    try:
-        assert soon(lambda: running.started)
-        address = running.servers[0].sockets[0].getsockname()
-        with socket.socket() as silent, socket.create_connection(address, timeout=20) as slow:
-            silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-            silent.connect(address)
-            silent.sendall(b"GET / HTTP/1.1\r\nHost: v\r\n\r\n")
-            assert soon(lambda: len(running.server_state.connections) == 2)
-            assert soon(lambda: len(running.server_state.connections) == 1), "it holds nothing any more"
-            slow.sendall(b"GET / HTTP/1.1\r\nHost: v\r\n\r\n")
-            until = time.monotonic() + 3.0
-            while time.monotonic() < until:
-                assert slow.recv(200_000), "who reads, however slowly, is waited for"
-                time.sleep(0.05)
-    finally:
-        gone.set()
-        running.should_exit = True
-        serving.join(20)
-
-
-def stream_scope(run: str, authorization: str) -> dict[str, Any]:
-    """The request for a stream, as a server hands it to the application."""
-    path = f"/v1/runs/{run}/rewards/stream"
-    return {
-        "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.3"},
-        "http_version": "1.1",
-        "method": "GET",
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": b"",
-        "headers": [(b"authorization", authorization.encode())],
-    }
-
-
-async def stays() -> dict[str, Any]:
-    """A client that does not leave."""
-    return await asyncio.sleep(60, {"type": "http.disconnect"})
-
-
-def test_a_revoked_key_ends_a_stream_that_is_not_read(tmp_path: Path) -> None:
-    async def go() -> None:
-        async with server.in_process(tmp_path, workers=True) as client:
-            wait = {"until": "final", "seconds": 30}
-            body = {"trajectories": [identity("CCO")], "wait": wait}
-            await client.post("/v1/runs/r/trajectories", json=body)
-            made = (await client.post("/v1/keys", json={"name": "k", "scopes": ["read"]})).json()
-            stuck = asyncio.Event()
-
-            async def send(message: dict[str, Any]) -> None:
-                if b"event" in message.get("body", b""):
-                    stuck.set()
-                if stuck.is_set():
-                    await asyncio.sleep(60)
-
-            app: Any = client._transport.app  # type: ignore[attr-defined]
-            scope = stream_scope("r", f"Bearer {made['token']}")
-            following = asyncio.create_task(app(scope, stays, send))
-            await asyncio.wait_for(stuck.wait(), patience(10))
-            (await client.delete(f"/v1/keys/{made['key']['id']}")).raise_for_status()
-            await asyncio.wait_for(following, patience(8))
-
-    asyncio.run(go())
 
 
 def test_nothing_is_read_ahead_of_a_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

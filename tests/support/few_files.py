@@ -1,6 +1,6 @@
 """A server with few descriptors, or little patience, as the environment says.
 
-    TEST_FILES=700 TEST_HEAD_S=0.5 python -m tests.support.few_files
+TEST_FILES=700 TEST_HEAD_S=0.5 python -m tests.support.few_files
 """
 
 from __future__ import annotations

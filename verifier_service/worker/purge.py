@@ -42,7 +42,7 @@ class Purger:
         self._stopping.set()
 
     def purge_all(self) -> None:
-        """Bring every purge to its end, unless it is stopped before. One that fails is in no other's way."""
+        """Bring every purge to its end unless it is stopped before; one that fails is in no other's way."""
         with self._service.store.read() as tx:
             places = tx.retention.purging()
         for project, run in places:
