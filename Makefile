@@ -2,7 +2,7 @@
 # passes the tests. `make check` is what CI runs first.
 PYTHON ?= python3
 VENV   := .venv
-JOBS   ?= 2
+JOBS   ?= 3
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
@@ -23,7 +23,7 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Two files at a time: tests wait for processes, deadlines and disks as much as they compute.
+# Three files at a time: tests wait for processes, deadlines and disks more than they compute.
 test: $(STAMP)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
