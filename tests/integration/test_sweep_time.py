@@ -54,6 +54,32 @@ def test_an_overloaded_sweep_reaps(
     assert len(reaped) == 3
 
 
+def test_a_run_that_takes_long_to_look_at_rests(
+    story: Story, reaped: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story.put_run("r", compute=1e-5)
+    story.submit("r", {"id": "t", "problem": {"prompt": "p"}, "answer": "CCC"})
+    story.rest()
+    monkeypatch.setattr(module, "LONG_S", 0.1)
+    pause, looks = 0.0, 0
+
+    def slow(self: Service, project: str, run: str, *, revisit_held: bool = False) -> int:
+        nonlocal looks
+        looks += revisit_held
+        time.sleep(pause)
+        return 0
+
+    monkeypatch.setattr(Service, "decide", slow)
+    for _ in range(3):
+        story.sweep.tick()
+    assert looks == 3
+    pause = 0.2
+    for _ in range(3):
+        story.sweep.tick()
+    assert looks == 4
+    assert len(reaped) >= 6
+
+
 def test_after_a_sleep_leases_get_time_to_be_renewed(story: Story, reaped: list[float]) -> None:
     story.sweep.tick()
     time.sleep(LEASE_S)

@@ -24,6 +24,7 @@ RARE_TICK_S = 10.0
 AWAY_PAUSE_S = 0.5
 DECIDING_S = 2.0
 SAY_S = 1.0
+LONG_S = 0.5
 RUNS_PER_TICK = 64
 REVIEWS_PER_TICK = 32
 DRAIN_LIMIT = 20
@@ -44,6 +45,7 @@ class Sweep:
         self._no_reaping_until = 0.0
         self._was_away = False
         self._worked_s = 0.0
+        self._rests: dict[tuple[str, str], float] = {}
         self._next: tuple[str, str] | None = None
         self._held_at = 0.0
         self._turn = 0
@@ -142,8 +144,9 @@ class Sweep:
             ready = tx.checks.ready()
         for place in closing:
             self._guarded(f"closing {place}", partial(service.close_step, *place))
+        self._rests = {place: self._rests[place] for place in holding if place in self._rests}
         for place in self._in_turn(holding):
-            self._guarded(f"revisiting {place}", partial(service.decide, *place, revisit_held=True))
+            self._revisit(place)
         service.dispatcher.wake(ready)
 
     def _rarely(self) -> None:
@@ -153,6 +156,18 @@ class Sweep:
             lambda: service.mend(lambda tx: maintain.outdated(tx, service.catalog)),
         )
         self._guarded("forgetting workers", lambda: service.mend(maintain.prune_workers))
+
+    def _revisit(self, place: tuple[str, str]) -> None:
+        """Look again at what a run holds back. One for which that takes long rests ten times as long: it
+        may hold a million."""
+        began = time.monotonic()
+        if began < self._rests.get(place, 0.0):
+            return
+        revisit = partial(self._service.decide, *place, revisit_held=True)
+        self._guarded(f"revisiting {place}", revisit)
+        took = time.monotonic() - began
+        if took > LONG_S:
+            self._rests[place] = began + 10 * took
 
     def _apply_due(self, tx: Transaction) -> Left:
         return Left(pks=tuple(desk.apply_due(tx, self._service.catalog, self._service.tariff)))
