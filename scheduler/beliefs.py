@@ -14,10 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.value import utility_interval, utility_moments
-from verifier_service.domain.decisions import Estimate, RungEvidence
+from verifier_service.domain.decisions import Estimate, FittedModel, RungEvidence
 from verifier_service.domain.evidence import TIERS, Measurement, Tier
 from verifier_service.domain.ladders import Ladder, VerifierUse
 from verifier_service.domain.maps import QuantityMap
+from verifier_service.domain.models import Example
 
 MapNamed = Callable[[str], QuantityMap]
 Value = tuple[float, float]  # mean, variance
@@ -29,7 +30,12 @@ class TierBeliefs:
 
     map_named: MapNamed
 
-    def estimate(self, ladder: Ladder, evidence: Sequence[RungEvidence]) -> Estimate | None:
+    def estimate(
+        self,
+        ladder: Ladder,
+        evidence: Sequence[RungEvidence],
+        model: FittedModel | None = None,  # noqa: ARG002 - what is declared alone
+    ) -> Estimate | None:
         """The belief, or ``None`` while nothing counts toward the outcome.
 
         Arithmetic that leaves the range of floats is no belief either: it must not become a number,
@@ -44,6 +50,19 @@ class TierBeliefs:
         except ArithmeticError:
             return None
         return found if found is not None and _finite(found) else None
+
+    def learns(self, ladder: Ladder) -> bool:  # noqa: ARG002
+        """Nothing is learned."""
+        return False
+
+    def learn(
+        self,
+        ladder: Ladder,  # noqa: ARG002
+        examples: Sequence[Example],  # noqa: ARG002
+        previous: FittedModel | None,  # noqa: ARG002
+    ) -> FittedModel | None:
+        """Nothing is learned."""
+        return None
 
 
 def _finite(estimate: Estimate) -> bool:

@@ -10,12 +10,10 @@ rest is held, ranked. Every decision is a function of the case alone until the b
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from verifier_service.domain.decisions import BudgetView, Decision, PolicyCase, TierOption
-from verifier_service.domain.runs import RunSpec
+from verifier_service.domain.decisions import Decision, PolicyCase, RunView, TierOption, Verdicts
 
 FLOOR_CREDITS = 1e-9
 
@@ -41,11 +39,9 @@ class ThresholdPolicy:
 
     def decide(
         self,
-        spec: RunSpec,  # noqa: ARG002 - thresholds do not depend on the objective
+        view: RunView,
         cases: Sequence[PolicyCase],
-        budgets: BudgetView,
-        rng: random.Random,  # noqa: ARG002 - nothing is drawn while the run has no audit
-    ) -> list[Decision]:
+    ) -> Verdicts:
         """One decision per case, in order; see the module for the rules."""
         answers: dict[int, Decision] = {}
         wishes: list[tuple[int, Wish]] = []
@@ -55,11 +51,11 @@ class ThresholdPolicy:
                 wishes.append((index, answer))
             else:
                 answers[index] = answer
-        left = {"compute": budgets.compute, "human": budgets.human}
+        left = {"compute": view.budgets.compute, "human": view.budgets.human}
         wishes.sort(key=lambda item: (-_density(item[1]), item[1].case.trajectory))
         for index, wish in wishes:
             answers[index] = _afford(wish, left)
-        return [answers[index] for index in range(len(cases))]
+        return Verdicts([answers[index] for index in range(len(cases))])
 
     def _wish(self, case: PolicyCase) -> Wish | Decision:
         if case.soft_rejected and case.estimate is None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import random
 
 from scheduler.policy import ThresholdPolicy
 from tests.support.cases import ladder
-from verifier_service.domain.decisions import BudgetView, Decision, Estimate, PolicyCase, TierOption
+from verifier_service.domain.decisions import BudgetView, Decision, Estimate, PolicyCase, RunView, TierOption
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.runs import RunSpec
 
@@ -29,6 +28,7 @@ def belief(tier: Tier, outcome: float, variance: float, high: float) -> Estimate
 def asked(pk: int = 1, **changes: object) -> PolicyCase:
     values: dict[str, object] = {
         "trajectory": pk,
+        "id": f"t{pk}",
         "group": None,
         "multiplicity": 1,
         "ladder": ladder(),
@@ -42,7 +42,8 @@ def asked(pk: int = 1, **changes: object) -> PolicyCase:
 
 
 def decide(*cases: PolicyCase, budgets: BudgetView = RICH) -> list[Decision]:
-    return ThresholdPolicy().decide(RunSpec(), cases, budgets, random.Random(0))
+    view = RunView(spec=RunSpec(), seed=0, budgets=budgets)
+    return ThresholdPolicy().decide(view, cases).decisions
 
 
 def test_without_an_estimate_it_buys_the_cheapest_tier_that_can_say_something() -> None:

@@ -70,8 +70,13 @@ class Standing(NamedTuple):
     needs_decision: bool
     decided_on: int  # ended demands that the policy had seen when it last decided; -1 = never
     decision: str | None  # the last decision in words: "code: reason"
+    propensity: float | None  # of reaching the truth; null while no audit has been drawn for it
+    audited: bool
+    predicted: float | None  # outcome believed in before the audit was drawn
     status: RewardStatus | None
     reward: float | None
+    outcome: float | None
+    variance: float | None
     revision: int
     seq: int | None
     fingerprint: str | None

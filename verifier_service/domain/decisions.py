@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from datetime import datetime
+from typing import Literal, NamedTuple
 
 from verifier_service.domain.evidence import Evidence, Tier
 from verifier_service.domain.ladders import Ladder
+from verifier_service.domain.records import Record
+from verifier_service.domain.runs import RunSpec
 
 DecisionAction = Literal["request", "hold", "stop"]
+
+
+class FittedModel(NamedTuple):
+    """What was learned for a version of a ladder. ``number`` counts from 1; ``body`` is the scheduler's own
+    document, which only it reads."""
+
+    number: int
+    labels: int
+    body: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,6 +37,7 @@ class Estimate:
 
     ``mean``/``variance`` of the quantity (``None`` for judged ladders), ``outcome`` in [0, 1] with its
     ``outcome_variance``, and a central 90 % interval of the outcome. ``tier`` is the tier it rests on.
+    ``model`` is the number of the fitted model that it comes from, ``None`` where none was needed.
     """
 
     tier: Tier
@@ -34,6 +47,7 @@ class Estimate:
     outcome_variance: float
     low: float
     high: float
+    model: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,9 +65,14 @@ class TierOption:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PolicyCase:
-    """One undecided case: belief, what was observed or tried, and what could be bought."""
+    """One undecided case: belief, what was observed or tried, and what could be bought.
+
+    ``id`` names it in draws, ``bonus`` is what the process checks add to its outcome. ``propensity`` and
+    ``audited`` are null and false until the policy has drawn for it: a case is drawn once.
+    """
 
     trajectory: int
+    id: str
     group: str | None
     multiplicity: int
     ladder: Ladder
@@ -63,6 +82,21 @@ class PolicyCase:
     soft_rejected: bool
     options: tuple[TierOption, ...]
     age_s: float = 0.0
+    bonus: float = 0.0
+    model: FittedModel | None = None
+    first: bool = True
+    propensity: float | None = None
+    audited: bool = False
+
+
+class Sibling(NamedTuple):
+    """A trajectory of a run as its record stands: reward with its variance."""
+
+    trajectory: int
+    group: str
+    reward: float
+    variance: float
+    multiplicity: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,11 +112,31 @@ class BudgetView:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class RunView:
+    """The run for which the policy decides.
+
+    ``seed`` starts every draw. ``siblings`` are the scored members, outside the batch, of its groups.
+    ``pacing`` is what the policy noted the last time (its own document), ``elapsed_s`` the run's age and
+    ``left_s`` the time until its horizon, if that is a time.
+    """
+
+    spec: RunSpec
+    seed: int
+    budgets: BudgetView
+    siblings: tuple[Sibling, ...] = ()
+    pacing: str | None = None
+    elapsed_s: float = 0.0
+    left_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Decision:
     """``request`` and ``hold`` name a tier. ``code`` is stable, ``reason`` a sentence for people.
 
-    ``priority`` orders claims and ``rank`` held demands (higher first), ``propensity`` is the
-    probability with which this was sent, null while the run has no audit.
+    ``priority`` orders claims and ``rank`` held demands (higher first). ``utility`` is what the purchase is
+    expected to be worth, in units of the run's objective, ``quote`` its expected cost in credits, ``price``
+    what a credit had to buy at the time. ``propensity`` is the probability with which this case reaches
+    the truth, null while the run has no audit; ``draw`` the uniform number that decided the audit.
     """
 
     trajectory: int
@@ -94,3 +148,41 @@ class Decision:
     priority: float = 0.0
     rank: float | None = None
     propensity: float | None = None
+    utility: float | None = None
+    price: float | None = None
+    draw: float | None = None
+    audited: bool = False
+
+
+class Verdicts(NamedTuple):
+    """One decision per case, in order, and what the policy wants to know the next time."""
+
+    decisions: list[Decision]
+    pacing: str | None = None
+
+
+class LoggedDecision(Record):
+    """One line of the log of decisions: what was decided, when, on what belief and at what price.
+
+    ``outcome``, ``variance``, ``low``, ``high`` are the belief at that time, ``level`` the tier it rested
+    on and ``model`` the number of the fitted model; all null while nothing could be said.
+    """
+
+    trajectory: str
+    at: datetime
+    action: str
+    tier: Tier | None = None
+    code: str
+    reason: str
+    cost: float = 0.0
+    utility: float | None = None
+    price: float | None = None
+    propensity: float | None = None
+    draw: float | None = None
+    audited: bool = False
+    level: Tier | None = None
+    model: int | None = None
+    outcome: float | None = None
+    variance: float | None = None
+    low: float | None = None
+    high: float | None = None

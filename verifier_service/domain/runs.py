@@ -95,6 +95,7 @@ class Run(Record):
     accounts: tuple[Account, ...] = ()
     feed: int = 0
     seed: int = 0
+    pacing: Annotated[str | None, Field(exclude=True)] = None
     created_at: datetime
     closed_at: datetime | None = None
     purged_at: datetime | None = None

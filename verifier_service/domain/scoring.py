@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from verifier_service.domain.cases import Case
@@ -70,10 +70,11 @@ class Draft:
     measurements: tuple[Measurement, ...]
     hints: tuple[Hint, ...]
     reason: RewardReason | None
-    propensity: float | None
     evidence: tuple[str, ...]
     cost: Cost = field(default_factory=Cost)
     credits: float = 0.0
+
+    true: bool = False  # rests on the tier whose value the reward estimates, or a gate's rejection
 
 
 def score(case: Case, estimate: Estimate | None, *, closing: bool = False) -> Draft:
@@ -85,8 +86,7 @@ def score(case: Case, estimate: Estimate | None, *, closing: bool = False) -> Dr
         verdict = replace(verdict, outcome=None, tier=None, reason=unjudged)
     process, process_live = process_rewards(case)
     weight = case.ladder.spec.process.weight
-    judged = [value for value in process if value is not None]
-    bonus = weight * sum(judged) / len(judged) if judged else 0.0
+    bonus = _bonus(weight, process)
     status = RewardStatus.UNSCORED
     if verdict.outcome is not None:
         final = closing or (verdict.settled and not process_live)
@@ -108,11 +108,17 @@ def score(case: Case, estimate: Estimate | None, *, closing: bool = False) -> Dr
         measurements=tuple(measurement for item in used for measurement in item.measurements),
         hints=tuple(hint for item in used for hint in item.hints),
         reason=verdict.reason,
-        propensity=None,
         evidence=tuple(sorted({item.check for item in used})),
         cost=cost,
         credits=credits,
+        true=_true(case, verdict),
     )
+
+
+def _true(case: Case, verdict: Verdicted) -> bool:
+    if verdict.outcome is None or verdict.tier is None:
+        return False
+    return verdict.settled or verdict.tier.rank >= case.ladder.spec.truth.rank
 
 
 def judge(case: Case, estimate: Estimate | None, *, closing: bool = False) -> Verdicted:
@@ -137,6 +143,17 @@ def judge(case: Case, estimate: Estimate | None, *, closing: bool = False) -> Ve
     if soft is not None:
         return _floor(soft, settled=False)
     return Verdicted(reason=_why_unscored(case, closing=closing))
+
+
+def process_bonus(case: Case) -> float:
+    """What the judged turns add to the outcome: w x their mean."""
+    weight = case.ladder.spec.process.weight
+    return _bonus(weight, process_rewards(case)[0]) if weight else 0.0
+
+
+def _bonus(weight: float, process: Sequence[float | None]) -> float:
+    judged = [value for value in process if value is not None]
+    return weight * sum(judged) / len(judged) if judged else 0.0
 
 
 def process_rewards(case: Case) -> tuple[tuple[float | None, ...], bool]:

@@ -114,6 +114,10 @@ class SqlRuns:
             self._db.run(row.with_for_update(read=True))
         return self.get(project, run)
 
+    def pace(self, project: str, run: str, pacing: str | None) -> None:
+        mine = update(_runs).where(_runs.c.project == project, _runs.c.id == run)
+        self._db.run(mine.values(pacing=pacing))
+
     def set_state(self, project: str, run: str, state: RunState) -> None:
         closed = clock() if state is RunState.CLOSED else _runs.c.closed_at
         moved = update(_runs).where(_runs.c.project == project, _runs.c.id == run)
@@ -172,6 +176,7 @@ class SqlRuns:
             accounts=accounts_of(self._db, row.pk),
             feed=row.feed,
             seed=row.seed,
+            pacing=row.pacing,
             created_at=moment(row.created_at),
             closed_at=None if row.closed_at is None else moment(row.closed_at),
             purged_at=None if row.purged_at is None else moment(row.purged_at),

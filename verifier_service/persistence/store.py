@@ -18,10 +18,12 @@ from verifier_service.domain.ports.store import Lead
 from verifier_service.persistence.archive import SqlArchives
 from verifier_service.persistence.checks import SqlChecks
 from verifier_service.persistence.database import Database
+from verifier_service.persistence.decisions import SqlAlarms, SqlDecisions
 from verifier_service.persistence.demands import SqlDemands
 from verifier_service.persistence.leads import AdvisoryLead, AloneLead
 from verifier_service.persistence.ledger import SqlLedger
 from verifier_service.persistence.meters import SqlMeters
+from verifier_service.persistence.models import ModelCache, SqlModels
 from verifier_service.persistence.purge import SqlRetention
 from verifier_service.persistence.reviews import SqlReviews
 from verifier_service.persistence.rewards import SqlRewards
@@ -47,7 +49,7 @@ _AWAY_NAMES = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_NOMEM")
 class SqlTransaction:
     """All ports over one open connection."""
 
-    def __init__(self, database: Database, cache: LadderCache) -> None:
+    def __init__(self, database: Database, cache: LadderCache, fitted: ModelCache) -> None:
         self._database = database
         self.projects = SqlProjects(database)
         self.keys = SqlKeys(database)
@@ -66,6 +68,9 @@ class SqlTransaction:
         self.workers = SqlWorkers(database)
         self.meters = SqlMeters(database)
         self.traces = SqlTraces(database)
+        self.models = SqlModels(database, fitted)
+        self.decisions = SqlDecisions(database)
+        self.alarms = SqlAlarms(database)
 
     def now(self) -> float:
         """Database time."""
@@ -119,6 +124,7 @@ class SqlStore:
         self._counted = counted
         self._postgres = self._writer.dialect.name == "postgresql"
         self._cache = LadderCache()
+        self._fitted = ModelCache()
         # Writers of this process queue here instead of polling SQLite's busy handler.
         self._turn = None if self._postgres else threading.Lock()
 
@@ -167,7 +173,7 @@ class SqlStore:
     ) -> Iterator[SqlTransaction]:
         with _in_our_words(writes=writes), turn, engine.begin() as connection:
             database = Database(connection, self._postgres)
-            yield SqlTransaction(database, self._cache)
+            yield SqlTransaction(database, self._cache, self._fitted)
         if database.counts:
             self._counted(database.counts)
         for level, event, fields in database.events:

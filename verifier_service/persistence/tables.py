@@ -18,6 +18,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    false,
     text,
 )
 
@@ -39,7 +40,7 @@ metadata = MetaData(
 )
 
 # SQLite numbers rows by itself only for a key declared INTEGER.
-_PK = BigInteger().with_variant(Integer(), "sqlite")
+PK = BigInteger().with_variant(Integer(), "sqlite")
 _STORED_STATUSES = [status for status in RewardStatus if status is not RewardStatus.OTHER]
 _NULL_WHEN_SILENT = "(reward IS NULL) = (status IN ('unscored', 'retracted'))"
 
@@ -96,12 +97,14 @@ ladders = Table(
 runs = Table(
     "runs",
     metadata,
-    Column("pk", _PK, primary_key=True),
+    Column("pk", PK, primary_key=True),
     Column("project", Text, ForeignKey("projects.name"), nullable=False),
     Column("id", Text, nullable=False),
     Column("spec", Text, nullable=False),
     Column("state", Text, nullable=False),
     Column("seed", BigInteger, nullable=False),
+    # What the policy noted for its next decision.
+    Column("pacing", Text),
     Column("created_at", Double, nullable=False),
     Column("closed_at", Double),
     # Of closed runs: since when they are emptied, and when nothing but this row was left.
@@ -150,7 +153,7 @@ accounts = Table(
 trajectories = Table(
     "trajectories",
     metadata,
-    Column("pk", _PK, primary_key=True),
+    Column("pk", PK, primary_key=True),
     Column("run", BigInteger, ForeignKey("runs.pk"), nullable=False),
     Column("id", Text, nullable=False),
     Column("content", Text, nullable=False),
@@ -170,8 +173,14 @@ trajectories = Table(
     Column("needs_decision", Boolean, nullable=False),
     Column("decided_on", Integer, nullable=False),
     Column("decision", Text),
+    # Drawn once, when the policy first looks; and the outcome believed in when the truth was asked for.
+    Column("propensity", Double),
+    Column("audited", Boolean, nullable=False, server_default=false()),
+    Column("predicted", Double),
     Column("status", Text),
     Column("reward", Double),
+    Column("outcome", Double),
+    Column("variance", Double),
     Column("revision", Integer, nullable=False),
     Column("seq", BigInteger),
     Column("fingerprint", Text),
@@ -203,7 +212,7 @@ bodies = Table(
 checks = Table(
     "checks",
     metadata,
-    Column("pk", _PK, primary_key=True),
+    Column("pk", PK, primary_key=True),
     Column("project", Text, nullable=False),
     Column("key", Text, nullable=False),
     Column("replicate", Integer, nullable=False),
@@ -260,13 +269,15 @@ _where("ix_checks_delayed", ["tier", "not_before"], checks, DELAYED)
 _where("ix_checks_payer", ["payer", "tier"], checks, QUEUED)
 RUNNING = "state = 'running'"
 _where("ix_checks_lease", ["lease_until"], checks, RUNNING)
+LABELS = "state = 'succeeded' AND tier <> 'fast'"
+_where("ix_checks_labels", ["ended_at"], checks, LABELS)
 DUE = "deadline IS NOT NULL AND state IN ('queued', 'waiting_external')"
 _where("ix_checks_deadline", ["deadline"], checks, DUE)
 
 demands = Table(
     "demands",
     metadata,
-    Column("pk", _PK, primary_key=True),
+    Column("pk", PK, primary_key=True),
     Column("run", BigInteger, nullable=False),
     Column("trajectory", BigInteger, ForeignKey("trajectories.pk"), nullable=False, index=True),
     Column("check_pk", BigInteger, ForeignKey("checks.pk")),
@@ -290,6 +301,9 @@ _where("ix_demands_requested", ["check_pk"], demands, REQUESTED)
 # With the state, so that SQLite, which prefers it, finds the requested among very many others.
 _where("ix_demands_check", ["check_pk", "state"], demands, "check_pk IS NOT NULL")
 HELD = "state = 'held'"
+# What a model is fitted to, the latest first.
+BOUGHT = "state = 'satisfied' AND tier <> 'fast'"
+_where("ix_demands_bought", ["pk"], demands, BOUGHT)
 # From the best: equal ranks, which are the rule, are not sorted.
 _where("ix_demands_held", ["run", demands.c.rank.desc(), "trajectory"], demands, HELD)
 
@@ -312,7 +326,7 @@ rewards = Table(
 reviews = Table(
     "reviews",
     metadata,
-    Column("pk", _PK, primary_key=True),
+    Column("pk", PK, primary_key=True),
     Column("id", Text, nullable=False, unique=True),
     Column("project", Text, nullable=False),
     Column("check_pk", BigInteger, ForeignKey("checks.pk"), nullable=False),

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import Row, Select, select, update
 
 from verifier_service.domain.cases import Body, Case, NewTrajectory, Standing
+from verifier_service.domain.decisions import Sibling
 from verifier_service.domain.errors import Conflict
 from verifier_service.domain.ports.runs import Decided, StandingUpdate
 from verifier_service.domain.scoring import MET_NOTHING
@@ -142,7 +143,14 @@ class SqlTrajectories:
 
     def decided(self, decisions: Sequence[Decided]) -> None:
         rows = [
-            {"pk": one.pk, "decided_on": one.on, "decision": clean(one.decision)}
+            {
+                "pk": one.pk,
+                "decided_on": one.on,
+                "decision": clean(one.decision),
+                "propensity": one.propensity,
+                "audited": one.audited,
+                "predicted": one.predicted,
+            }
             for one in sorted(decisions, key=lambda one: one.pk)
         ]
         update_each(self._db, _cases, rows, needs_decision=False)
@@ -156,6 +164,8 @@ class SqlTrajectories:
                 "pk": one.pk,
                 "status": None if one.status is None else one.status.value,
                 "reward": one.reward,
+                "outcome": one.outcome,
+                "variance": one.variance,
                 "revision": one.revision,
                 "seq": one.seq,
                 "fingerprint": one.fingerprint,
@@ -164,6 +174,22 @@ class SqlTrajectories:
             for one in sorted(updates, key=lambda one: one.pk)
         ]
         update_each(self._db, _cases, rows)
+
+    def siblings(self, project: str, run: str, groups: Collection[str], limit: int) -> list[Sibling]:
+        if not groups:
+            return []
+        mine = select(
+            _cases.c.pk, _cases.c.group_id, _cases.c.reward, _cases.c.variance, _cases.c.multiplicity
+        ).where(
+            _cases.c.run == run_key(project, run),
+            self._db.among(_cases.c.group_id, sorted(groups)),
+            _cases.c.group_id.is_not(None),
+            _cases.c.reward.is_not(None),
+        )
+        rows = self._db.all(mine.order_by(_cases.c.pk.desc()).limit(limit))
+        return [
+            Sibling(row.pk, row.group_id, row.reward, row.variance or 0.0, row.multiplicity) for row in rows
+        ]
 
     def group(self, project: str, run: str, group: str) -> list[Standing]:
         members = _standings().where(_cases.c.run == run_key(project, run), _cases.c.group_id == group)
@@ -204,8 +230,13 @@ _STANDINGS = select(
     _cases.c.needs_decision,
     _cases.c.decided_on,
     _cases.c.decision,
+    _cases.c.propensity,
+    _cases.c.audited,
+    _cases.c.predicted,
     _cases.c.status,
     _cases.c.reward,
+    _cases.c.outcome,
+    _cases.c.variance,
     _cases.c.revision,
     _cases.c.seq,
     _cases.c.fingerprint,
@@ -227,6 +258,7 @@ _FRESH: dict[str, str | float | None] = {
     "identified": False,
     "cancelled": False,
     "needs_decision": False,
+    "audited": False,
     "decided_on": -1,
     "revision": 0,
     "met": MET_NOTHING,

@@ -18,15 +18,14 @@ from sqlalchemy import (
 )
 
 from verifier_service.domain.webhooks import DeliveryState
-from verifier_service.persistence.tables import listed, metadata
+from verifier_service.persistence.tables import PK, listed, metadata
 
-_PK = BigInteger().with_variant(Integer(), "sqlite")
 _STATES = [state for state in DeliveryState if state is not DeliveryState.OTHER]
 
 webhooks = Table(
     "webhooks",
     metadata,
-    Column("pk", _PK, primary_key=True),
+    Column("pk", PK, primary_key=True),
     Column("id", Text, nullable=False, unique=True),
     Column("project", Text, ForeignKey("projects.name"), nullable=False, index=True),
     Column("url", Text, nullable=False),
@@ -62,7 +61,7 @@ webhook_cursors = Table(
 deliveries = Table(
     "deliveries",
     metadata,
-    Column("pk", _PK, primary_key=True),
+    Column("pk", PK, primary_key=True),
     Column("webhook", BigInteger, ForeignKey("webhooks.pk"), nullable=False),
     Column("run", BigInteger, ForeignKey("runs.pk", ondelete="CASCADE"), nullable=False),
     Column("seq", BigInteger, nullable=False),

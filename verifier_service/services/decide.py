@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from verifier_service.domain.cases import Case
 from verifier_service.domain.checks import DemandView, NewDemand
-from verifier_service.domain.decisions import BudgetView, Decision, DecisionAction, PolicyCase, TierOption
+from verifier_service.domain.decisions import (
+    BudgetView,
+    Decision,
+    DecisionAction,
+    PolicyCase,
+    RunView,
+    TierOption,
+)
 from verifier_service.domain.evidence import TIERS, Tier
 from verifier_service.domain.ladders import Ladder, Rung
+from verifier_service.domain.models import ladder_of
 from verifier_service.domain.planning import plan_check, reads_turns, unplannable
 from verifier_service.domain.ports.catalog import Catalog
+from verifier_service.domain.ports.models import NewDecision
 from verifier_service.domain.ports.policy import Beliefs, Policy, Tariff
 from verifier_service.domain.ports.runs import Decided
 from verifier_service.domain.ports.store import Transaction
-from verifier_service.domain.runs import RunState
-from verifier_service.domain.scoring import DEADLINE, contested
+from verifier_service.domain.runs import Run, RunState
+from verifier_service.domain.scoring import DEADLINE, contested, process_bonus
 from verifier_service.domain.states import CheckState, DemandState
 from verifier_service.domain.verifiers import expected_cost
+
+SIBLINGS = 8_192  # scored members of groups that the policy is told of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +52,12 @@ class Minds:
     elsewhere: bool = False
 
 
-Answer = tuple[Case, Decision]
+class Answer(NamedTuple):
+    """A case, what the policy was asked about it, and what it said."""
+
+    case: Case
+    asked: PolicyCase
+    decision: Decision
 
 
 class Wanted(NamedTuple):
@@ -75,11 +90,13 @@ def decide(
     if not cases:
         return Decisions(pks=(), woken=frozenset())
     now = tx.now()
-    asked = [_policy_case(catalog, minds, case, now) for case in cases]
-    budgets = _budgets(tx, project, run)
-    rng = random.Random(f"{stored.seed}/{stored.feed}")  # noqa: S311 - a replayable draw, not a secret
-    decisions = minds.policy.decide(stored.spec, asked, budgets, rng)
-    answers = list(zip(cases, decisions, strict=True))
+    asked = [_policy_case(tx, catalog, minds, case, now) for case in cases]
+    verdicts = minds.policy.decide(_view(tx, stored, cases, now), asked)
+    if verdicts.pacing != stored.pacing:
+        tx.runs.pace(project, run, verdicts.pacing)
+    answers = [Answer(*one) for one in zip(cases, asked, verdicts.decisions, strict=True)]
+    new = [NewDecision(one.decision, one.asked.estimate) for one in answers if _is_new(one)]
+    tx.decisions.add(project, run, new)
     woken = _carry_out(tx, catalog, minds.tariff, project, run, answers)
     _tell(tx, project, run, answers)
     return Decisions(pks=tuple(case.standing.pk for case in cases), woken=frozenset(woken))
@@ -94,19 +111,40 @@ def _carry_out(
     woken = _request(tx, catalog, tariff, project, run, answers)
     tx.trajectories.decided(
         [
-            Decided(
-                pk=case.standing.pk,
-                on=case.ended() + withdrawn.get(case.standing.pk, 0),
-                decision=_words(decision),
-            )
-            for case, decision in answers
+            _decided(answer, answer.case.ended() + withdrawn.get(answer.case.standing.pk, 0))
+            for answer in answers
         ]
     )
     return woken
 
 
+def _decided(answer: Answer, ended: int) -> Decided:
+    """The belief at the draw stays with the case, whatever is decided later."""
+    standing, decision, estimate = answer.case.standing, answer.decision, answer.asked.estimate
+    drawn = answer.asked.first and decision.propensity is not None
+    believed = estimate.outcome if estimate is not None else None
+    return Decided(
+        pk=standing.pk,
+        on=ended,
+        decision=_words(decision),
+        propensity=decision.propensity if drawn else standing.propensity,
+        audited=decision.audited if drawn else standing.audited,
+        predicted=believed if drawn else standing.predicted,
+    )
+
+
+def _is_new(answer: Answer) -> bool:
+    """Whether it says anything that the log has not: what is held is looked at again all the time."""
+    decision = answer.decision
+    before = answer.case.standing.decision
+    if decision.action != "hold" or before is None or not before.startswith(f"{decision.code}:"):
+        return True
+    tiers = {demand.tier for demand in answer.case.demands if demand.state is DemandState.HELD}
+    return decision.tier not in tiers
+
+
 def _tell(tx: Transaction, project: str, run: str, answers: Sequence[Answer]) -> None:
-    for case, decision in answers:
+    for case, _, decision in answers:
         tx.count("decisions", decision.tier, decision.action)
         tx.tell(
             f"decided to {decision.action}",
@@ -118,13 +156,32 @@ def _tell(tx: Transaction, project: str, run: str, answers: Sequence[Answer]) ->
         )
 
 
-def _policy_case(catalog: Catalog, minds: Minds, case: Case, now: float) -> PolicyCase:
+def _view(tx: Transaction, stored: Run, cases: Sequence[Case], now: float) -> RunView:
+    """The run, and the members of its groups that are not decided upon now."""
+    here = {case.standing.pk for case in cases}
+    groups = {case.standing.group for case in cases if case.standing.group is not None}
+    scored = tx.trajectories.siblings(stored.project, stored.id, groups, SIBLINGS) if groups else []
+    until = stored.spec.horizon.until
+    return RunView(
+        spec=stored.spec,
+        seed=stored.seed,
+        budgets=_budgets(tx, stored.project, stored.id),
+        siblings=tuple(one for one in scored if one.trajectory not in here),
+        pacing=stored.pacing,
+        elapsed_s=now - stored.created_at.timestamp(),
+        left_s=None if until is None else until.timestamp() - now,
+    )
+
+
+def _policy_case(tx: Transaction, catalog: Catalog, minds: Minds, case: Case, now: float) -> PolicyCase:
+    model = tx.models.current(ladder_of(case.standing)) if minds.beliefs.learns(case.ladder) else None
     return PolicyCase(
         trajectory=case.standing.pk,
+        id=case.standing.id,
         group=case.standing.group,
         multiplicity=case.standing.multiplicity,
         ladder=case.ladder,
-        estimate=minds.beliefs.estimate(case.ladder, case.rung_evidence()),
+        estimate=minds.beliefs.estimate(case.ladder, case.rung_evidence(), model),
         observed=frozenset(
             demand.tier
             for demand in case.of_role("measure", "outcome", "review")
@@ -134,6 +191,11 @@ def _policy_case(catalog: Catalog, minds: Minds, case: Case, now: float) -> Poli
         soft_rejected=case.gate_rejection("soft_gate") is not None,
         options=tuple(_options(catalog, minds.tariff, case.ladder)),
         age_s=now - case.standing.created_at,
+        bonus=process_bonus(case),
+        model=model,
+        first=case.standing.decided_on < 0,
+        propensity=case.standing.propensity,
+        audited=case.standing.audited,
     )
 
 
@@ -193,7 +255,7 @@ def _words(decision: Decision) -> str:
 def _withdraw(tx: Transaction, answers: Sequence[Answer]) -> dict[int, int]:
     """Withdraw held demands that their decision has overtaken; how many, by trajectory."""
     counts: dict[int, int] = {}
-    for case, decision in answers:
+    for case, _, decision in answers:
         stale = [
             demand.pk
             for demand in case.demands
@@ -208,7 +270,7 @@ def _withdraw(tx: Transaction, answers: Sequence[Answer]) -> dict[int, int]:
 
 def _wanted(answers: Sequence[Answer], action: DecisionAction) -> Iterator[Wanted]:
     """Every rung that an action names, with the demand that was held for it, if any."""
-    for case, decision in answers:
+    for case, _, decision in answers:
         if decision.action == action and decision.tier is not None:
             for rung in case.ladder.rungs_of(decision.tier):
                 held = next(

@@ -7,9 +7,10 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from operator import attrgetter
 
-from verifier_service.domain.cases import Case
+from verifier_service.domain.cases import Case, Standing
 from verifier_service.domain.digests import digest
 from verifier_service.domain.evidence import Tier
+from verifier_service.domain.models import ladder_of
 from verifier_service.domain.ports.policy import Beliefs
 from verifier_service.domain.ports.runs import StandingUpdate
 from verifier_service.domain.ports.store import Transaction
@@ -25,7 +26,8 @@ def settle(
     what was issued, by trajectory.
 
     While a fast check is live nothing is issued, so a case gets one record for its whole fast tier.
-    ``final`` is superseded only by evidence from people.
+    ``final`` is superseded only by evidence from people. What a better model alone changes is told when it
+    moves the reward by more than 0.02 and half a standard deviation.
     """
     now = datetime.fromtimestamp(tx.now(), tz=UTC)
     drafts: dict[tuple[str, str], list[tuple[Case, Draft, str]]] = {}
@@ -35,10 +37,11 @@ def settle(
             if case.standing.met != MET_NOTHING:
                 updates.append(_update(case, None, MET_NOTHING))
             continue
-        draft = score(case, beliefs.estimate(case.ladder, case.rung_evidence()), closing=closing)
-        mark = fingerprint(case, draft)
         standing = case.standing
-        if mark == standing.fingerprint or _is_settled(case, draft):
+        model = tx.models.current(ladder_of(standing)) if beliefs.learns(case.ladder) else None
+        draft = score(case, beliefs.estimate(case.ladder, case.rung_evidence(), model), closing=closing)
+        mark = fingerprint(case, draft)
+        if (mark == standing.fingerprint and not _moved(standing, draft)) or _is_settled(case, draft):
             met = met_rank(case, standing.status)
             if met != standing.met:
                 updates.append(_update(case, None, met))
@@ -73,12 +76,24 @@ def _tell(tx: Transaction, project: str, run: str, record: RewardRecord) -> None
 
 
 def fingerprint(case: Case, draft: Draft) -> str:
-    """What makes a revision: everything but the cost; and that the trajectory has ended."""
+    """What makes a revision: everything but the cost and the numbers, which follow from the evidence and a
+    model; and that the trajectory has ended."""
     ended = "finished" if case.standing.finished else "growing"
-    return digest("draft", ended, repr(_marking(draft)))
+    drawn = (case.standing.propensity, case.standing.audited)
+    return digest("draft", ended, repr(_marking(draft)), repr(drawn))
 
 
-_marking = attrgetter(*(part.name for part in fields(Draft) if part.name not in ("cost", "credits")))
+_NUMBERS = ("cost", "credits", "reward", "outcome", "variance", "interval")
+_marking = attrgetter(*(part.name for part in fields(Draft) if part.name not in _NUMBERS))
+LEAST_MOVE = 0.02
+
+
+def _moved(standing: Standing, draft: Draft) -> bool:
+    """Whether the reward is another than was told, by more than noise."""
+    if draft.reward is None or standing.reward is None:
+        return draft.reward is not standing.reward
+    sd = (draft.variance or 0.0) ** 0.5
+    return bool(abs(draft.reward - standing.reward) > max(LEAST_MOVE, 0.5 * sd))
 
 
 def _is_settled(case: Case, draft: Draft) -> bool:
@@ -111,7 +126,9 @@ def _record(case: Case, draft: Draft, now: datetime) -> RewardRecord:
         tiers=draft.tiers,
         measurements=draft.measurements,
         hints=draft.hints,
-        propensity=draft.propensity,
+        reward_dr=_doubly_robust(standing, draft),
+        propensity=standing.propensity,
+        audited=standing.audited,
         reason=draft.reason,
         cost=draft.cost,
         credits=draft.credits,
@@ -121,6 +138,21 @@ def _record(case: Case, draft: Draft, now: datetime) -> RewardRecord:
     )
 
 
+def _doubly_robust(standing: Standing, draft: Draft) -> float | None:
+    """m + (A / pi)(y - m) with m as believed before the audit was drawn: its mean over many trajectories is
+    the true one, whatever the model (augmented inverse-propensity weighting; Robins, Rotnitzky and Zhao,
+    J. Am. Stat. Assoc. 1994, 89, 846). Null where nothing was drawn, or believed, or is known yet."""
+    propensity, believed = standing.propensity, standing.predicted
+    if propensity is None or believed is None or draft.reward is None or draft.outcome is None:
+        return None
+    bonus = draft.reward - draft.outcome
+    if not standing.audited and propensity < 1.0:
+        return believed + bonus
+    if not draft.true:
+        return None
+    return believed + (draft.outcome - believed) / propensity + bonus
+
+
 def _update(case: Case, issued: tuple[RewardRecord, str] | None, met: int) -> StandingUpdate:
     standing = case.standing
     if issued is None:
@@ -128,6 +160,8 @@ def _update(case: Case, issued: tuple[RewardRecord, str] | None, met: int) -> St
             pk=standing.pk,
             status=standing.status,
             reward=standing.reward,
+            outcome=standing.outcome,
+            variance=standing.variance,
             revision=standing.revision,
             seq=standing.seq,
             fingerprint=standing.fingerprint,
@@ -138,6 +172,8 @@ def _update(case: Case, issued: tuple[RewardRecord, str] | None, met: int) -> St
         pk=standing.pk,
         status=record.status,
         reward=record.reward,
+        outcome=record.outcome,
+        variance=record.variance,
         revision=record.revision,
         seq=record.seq,
         fingerprint=mark,

@@ -1,37 +1,51 @@
-"""Ports for what the scheduler decides and believes. Pure: no I/O behind them."""
+"""Ports for what the scheduler decides, believes and learns. Pure: no I/O behind them."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from typing import Protocol
 
-from verifier_service.domain.decisions import BudgetView, Decision, Estimate, PolicyCase, RungEvidence
+from verifier_service.domain.decisions import (
+    Estimate,
+    FittedModel,
+    PolicyCase,
+    RungEvidence,
+    RunView,
+    Verdicts,
+)
 from verifier_service.domain.evidence import Cost
 from verifier_service.domain.ladders import Ladder
-from verifier_service.domain.runs import RunSpec
+from verifier_service.domain.models import Example
 
 
 class Beliefs(Protocol):
     """Turns evidence into a belief about the outcome."""
 
-    def estimate(self, ladder: Ladder, evidence: Sequence[RungEvidence]) -> Estimate | None:
-        """``None`` while no evidence counts toward the ladder's outcome. Never invents a number."""
+    def estimate(
+        self, ladder: Ladder, evidence: Sequence[RungEvidence], model: FittedModel | None = None
+    ) -> Estimate | None:
+        """``None`` while no evidence, through what is declared or learned, says anything about the ladder's
+        outcome. Never invents a number. Depends on its arguments alone."""
+        ...
+
+    def learns(self, ladder: Ladder) -> bool:
+        """Whether there is anything to learn for a ladder: a purchase that may predict its truth."""
+        ...
+
+    def learn(
+        self, ladder: Ladder, examples: Sequence[Example], previous: FittedModel | None
+    ) -> FittedModel | None:
+        """The next model of a ladder, from examples in any order; ``None`` while they teach nothing.
+        Depends on its arguments alone."""
         ...
 
 
 class Policy(Protocol):
     """Decides a batch of cases of one run under one lock."""
 
-    def decide(
-        self,
-        spec: RunSpec,
-        cases: Sequence[PolicyCase],
-        budgets: BudgetView,
-        rng: random.Random,
-    ) -> list[Decision]:
+    def decide(self, view: RunView, cases: Sequence[PolicyCase]) -> Verdicts:
         """One decision per case, in order. The sum of the quotes requested per account never exceeds
-        what ``budgets`` says is left."""
+        what the view's budgets say is left. Depends on its arguments alone."""
         ...
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from verifier_service.domain.cases import Body, Case, NewTrajectory, Standing
+from verifier_service.domain.decisions import Sibling
 from verifier_service.domain.runs import Run, RunReport, RunSpec, RunState
 from verifier_service.domain.states import RewardStatus
 
@@ -51,6 +52,10 @@ class Runs(Protocol):
         share it meanwhile. Raises ``NotFound``."""
         ...
 
+    def pace(self, project: str, run: str, pacing: str | None) -> None:
+        """Keep what the policy noted for its next decision."""
+        ...
+
     def set_state(self, project: str, run: str, state: RunState) -> None:
         """Move the run to ``state``; ``closed`` stamps the time."""
         ...
@@ -92,15 +97,21 @@ class StandingUpdate:
     seq: int | None
     fingerprint: str | None
     met: int
+    outcome: float | None = None
+    variance: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decided:
-    """That the policy looked at a case: ``on`` = ended demands it saw, ``decision`` in words."""
+    """That the policy looked at a case: ``on`` = ended demands it saw, ``decision`` in words, the draw of
+    its audit, and the outcome believed in before that was drawn."""
 
     pk: int
     on: int
     decision: str
+    propensity: float | None = None
+    audited: bool = False
+    predicted: float | None = None
 
 
 class Trajectories(Protocol):
@@ -169,6 +180,10 @@ class Trajectories(Protocol):
 
     def settle(self, updates: Sequence[StandingUpdate]) -> None:
         """Write back status, reward and the waiting rank."""
+        ...
+
+    def siblings(self, project: str, run: str, groups: Collection[str], limit: int) -> list[Sibling]:
+        """Scored members of groups as their records stand, at most ``limit``, the latest first."""
         ...
 
     def group(self, project: str, run: str, group: str) -> list[Standing]:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ports.meters import Meters
+from verifier_service.domain.ports.models import Alarms, DecisionLog, Models
 from verifier_service.domain.ports.retention import Archives, Retention
 from verifier_service.domain.ports.reviews import Reviews
 from verifier_service.domain.ports.rewards import Rewards
@@ -60,6 +61,12 @@ class Transaction(Protocol):
     def meters(self) -> Meters: ...
     @property
     def traces(self) -> Traces: ...
+    @property
+    def models(self) -> Models: ...
+    @property
+    def decisions(self) -> DecisionLog: ...
+    @property
+    def alarms(self) -> Alarms: ...
 
     def count(self, name: str, tier: Tier | None = None, kind: str = "", amount: int = 1) -> None:
         """Count something of this transaction, see ``ports.meters.Series``; in vain if it rolls back."""
