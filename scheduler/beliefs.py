@@ -1,6 +1,6 @@
-"""From evidence to a belief about the outcome.
+"""From evidence to a belief about the outcome, by what is declared alone.
 
-The first model is plain: within the highest tier that measured the ladder's quantity (directly, or
+Within the highest tier that measured the ladder's quantity (directly, or
 through a declared map), measurements combine by inverse variance; higher tiers replace lower ones. A
 lab measurement of the same quantity is shrunk toward that value by the lab's own noise. A judging
 ladder takes its verifier's score. Nothing is estimated from candidates' siblings, so an estimate is a
@@ -10,32 +10,25 @@ function of the case alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scheduler.levels import MapNamed, tier_value
 from scheduler.value import utility_interval, utility_moments
-from verifier_service.domain.decisions import Estimate, FittedModel, RungEvidence
-from verifier_service.domain.evidence import TIERS, Measurement, Tier
-from verifier_service.domain.ladders import Ladder, VerifierUse
-from verifier_service.domain.maps import QuantityMap
-from verifier_service.domain.models import Example
+from verifier_service.domain.decisions import Estimate, RungEvidence
+from verifier_service.domain.evidence import TIERS, Tier
+from verifier_service.domain.ladders import Ladder
 
-MapNamed = Callable[[str], QuantityMap]
 Value = tuple[float, float]  # mean, variance
 
 
 @dataclass(frozen=True, slots=True)
 class TierBeliefs:
-    """``Beliefs`` by the highest observed tier. ``map_named`` looks up the maps that ladders declare."""
+    """Estimates by the highest observed tier. ``map_named`` looks up the maps that ladders declare."""
 
     map_named: MapNamed
 
-    def estimate(
-        self,
-        ladder: Ladder,
-        evidence: Sequence[RungEvidence],
-        model: FittedModel | None = None,  # noqa: ARG002 - what is declared alone
-    ) -> Estimate | None:
+    def estimate(self, ladder: Ladder, evidence: Sequence[RungEvidence]) -> Estimate | None:
         """The belief, or ``None`` while nothing counts toward the outcome.
 
         Arithmetic that leaves the range of floats is no belief either: it must not become a number,
@@ -49,23 +42,11 @@ class TierBeliefs:
             )
         except ArithmeticError:
             return None
-        return found if found is not None and _finite(found) else None
-
-    def learns(self, ladder: Ladder) -> bool:  # noqa: ARG002
-        """Nothing is learned."""
-        return False
-
-    def learn(
-        self,
-        ladder: Ladder,  # noqa: ARG002
-        examples: Sequence[Example],  # noqa: ARG002
-        previous: FittedModel | None,  # noqa: ARG002
-    ) -> FittedModel | None:
-        """Nothing is learned."""
-        return None
+        return found if found is not None and is_finite(found) else None
 
 
-def _finite(estimate: Estimate) -> bool:
+def is_finite(estimate: Estimate) -> bool:
+    """Whether every number of it is one."""
     values = (estimate.mean, estimate.variance, estimate.outcome, estimate.outcome_variance)
     return all(value is None or math.isfinite(value) for value in (*values, estimate.low, estimate.high))
 
@@ -100,15 +81,33 @@ def _measured(ladder: Ladder, evidence: Sequence[RungEvidence], map_named: MapNa
         return None
     best: tuple[Tier, Value] | None = None
     for tier in TIERS:
-        value = _tier_value(ladder, tier, evidence, map_named)
+        value = tier_value(ladder, tier, evidence, map_named)
         if value is not None:
             shrinks = tier is Tier.LAB and best is not None
             best = (tier, _shrunk(best[1], value) if shrinks and best is not None else value)
     if best is None:
         return None
     tier, (mean, variance) = best
+    return estimate_of(ladder, tier, mean, variance)
+
+
+def estimate_of(
+    ladder: Ladder,
+    tier: Tier,
+    mean: float,
+    variance: float,
+    *,
+    scale: float = 1.0,
+    model: int | None = None,
+) -> Estimate | None:
+    """The outcome of a quantity that is believed to be N(mean, variance); ``scale`` widens the interval.
+
+    ``None`` for a ladder that judges.
+    """
+    if ladder.spec.utility is None:
+        return None
     outcome, outcome_variance = utility_moments(ladder.spec.utility, mean, variance)
-    low, high = utility_interval(ladder.spec.utility, mean, variance)
+    low, high = utility_interval(ladder.spec.utility, mean, variance * scale * scale)
     return Estimate(
         tier=tier,
         mean=mean,
@@ -117,57 +116,8 @@ def _measured(ladder: Ladder, evidence: Sequence[RungEvidence], map_named: MapNa
         outcome_variance=outcome_variance,
         low=low,
         high=high,
+        model=model,
     )
-
-
-def _tier_value(
-    ladder: Ladder, tier: Tier, evidence: Sequence[RungEvidence], map_named: MapNamed
-) -> Value | None:
-    """Inverse-variance mean of the tier's measurements that count; an exact one (sigma 0) wins alone.
-
-    Below the truth tier a measurement without sigma cannot be weighed and does not count.
-    """
-    values: list[Value] = []
-    for item in evidence:
-        if item.evidence.tier is not tier:
-            continue
-        rung = ladder.rung_at.get(item.path)
-        use = rung.use if rung is not None else None
-        for measurement in item.evidence.measurements:
-            found = _counting(ladder, use, measurement, item.evidence.labels, map_named)
-            if found is None or (found.sigma is None and tier.rank < ladder.spec.truth.rank):
-                continue
-            variance = (found.sigma or 0.0) * (found.sigma or 0.0)
-            if math.isfinite(variance):
-                values.append((found.value, variance))
-    if not values:
-        return None
-    exact = [mean for mean, variance in values if variance == 0.0]
-    if exact:
-        return sum(exact) / len(exact), 0.0
-    weight = sum(1.0 / variance for _, variance in values)
-    return sum(mean / variance for mean, variance in values) / weight, 1.0 / weight
-
-
-def _counting(
-    ladder: Ladder,
-    use: VerifierUse | None,
-    measurement: Measurement,
-    labels: Mapping[str, str],
-    map_named: MapNamed,
-) -> Measurement | None:
-    """The measurement on the ladder's quantity, through the use's declared map if need be."""
-    quantity = ladder.spec.quantity
-    if quantity is None:
-        return None
-    if measurement.quantity == quantity.name:
-        return measurement if measurement.unit == quantity.unit else None
-    if use is None or use.map is None:
-        return None
-    declared = map_named(use.map)
-    if declared.target != quantity.name or declared.source != measurement.quantity:
-        return None
-    return declared.apply(measurement, labels)
 
 
 def _shrunk(prior: Value, lab: Value) -> Value:

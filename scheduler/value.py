@@ -59,6 +59,18 @@ def utility_interval(utility: Utility, mean: float, variance: float) -> tuple[fl
     return min(values), max(values)
 
 
+def utility_centre(utility: Utility) -> tuple[float, float]:
+    """A quantity in the middle of where the utility changes, and how far that reaches to either side."""
+    if isinstance(utility, WindowUtility):
+        half = (utility.high - utility.low) / 2
+        return utility.low + half, half + utility.softness
+    if isinstance(utility, ThresholdUtility):
+        return utility.at, max(1.0, abs(utility.at))
+    if isinstance(utility, SigmoidUtility):
+        return utility.midpoint, 2 * abs(utility.scale)
+    return (utility.zero + utility.one) / 2, abs(utility.one - utility.zero) / 2
+
+
 def _segments(utility: Utility) -> Iterator[Segment]:
     """Pieces on which the utility is linear; it is 0 outside all of them."""
     inf = math.inf

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from scheduler.beliefs import TierBeliefs
 from scheduler.costs import HourlyTariff
+from scheduler.learned import LearnedBeliefs
 from scheduler.policy import ThresholdPolicy
 from tiers.catalog import VerifierCatalog
 from tiers.catalog_sources import Sources
@@ -58,7 +58,7 @@ def build(settings: Settings, dispatcher: Dispatcher | None = None) -> Service:
         catalog=catalog,
         dispatcher=dispatcher if dispatcher is not None else _dispatcher(settings),
         policy=ThresholdPolicy(),
-        beliefs=TierBeliefs(catalog.map),
+        beliefs=LearnedBeliefs(catalog.map),
         tariff=HourlyTariff(
             cpu_hour=settings.cpu_hour, gpu_hour=settings.gpu_hour, human_hour=settings.human_hour
         ),

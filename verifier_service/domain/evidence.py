@@ -10,6 +10,8 @@ from pydantic import Field, model_validator
 from verifier_service.domain.records import JsonObject, OpenEnum, Record
 
 UnitInterval = Annotated[float, Field(ge=0.0, le=1.0)]
+FeatureName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+MAX_FEATURES = 64
 
 
 class Tier(StrEnum):
@@ -94,6 +96,8 @@ class Finding(Record):
 
     ``per_turn`` has one entry per turn of the judged prefix, ``None`` where the check has no opinion.
     ``labels`` are categorical facts about the candidate (a chemistry class) that maps may depend on.
+    ``features`` are numbers about the candidate for models to learn from, by name: cheap, the same whenever
+    the same candidate is judged, and never taken from the reference.
     ``assumptions`` state what was taken as given (protonation, spin, conformer policy).
     """
 
@@ -105,6 +109,7 @@ class Finding(Record):
     hints: tuple[Hint, ...] = ()
     artifacts: tuple[JsonObject, ...] = ()
     labels: dict[str, str] = {}
+    features: Annotated[dict[FeatureName, float], Field(max_length=MAX_FEATURES)] = {}
     assumptions: tuple[str, ...] = ()
     identity: Identity | None = None
 
