@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision: str = "0008"
-down_revision: str | None = "0006"  # "0007" once 0007_retractions is there
+down_revision: str | None = "0007"
 branch_labels: str | None = None
 depends_on: str | None = None
 

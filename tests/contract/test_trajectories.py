@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import Connection, event
@@ -24,6 +25,7 @@ from tests.contract.samples import (
 from verifier_service.domain.errors import Conflict, NotFound
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ports.runs import Decided, StandingUpdate
+from verifier_service.domain.scoring import MET_FINAL
 from verifier_service.domain.states import CheckState, DemandState, RewardStatus
 from verifier_service.persistence.store import SqlStore
 
@@ -169,6 +171,9 @@ def test_settle_writes_back_and_ends_unsettled(store: SqlStore) -> None:
                 settled(pks[0], RewardStatus.UNSCORED),
             ]
         )
+        assert tx.trajectories.unsettled(PROJECT, RUN, 10) == [pks[0], pks[1], pks[3], pks[4]]
+        at_rest = replace(settled(pks[3], RewardStatus.RETRACTED), met=MET_FINAL)
+        tx.trajectories.settle([at_rest])
         assert tx.trajectories.unsettled(PROJECT, RUN, 10) == [pks[0], pks[1], pks[4]]
         one = tx.trajectories.standings([pks[1]])[pks[1]]
     assert (one.status, one.reward, one.revision, one.fingerprint, one.met) == (

@@ -11,6 +11,7 @@ from verifier_service.domain.decisions import RungEvidence
 from verifier_service.domain.evidence import Evidence, Tier, Verdict
 from verifier_service.domain.ladders import Ladder, Role
 from verifier_service.domain.records import JsonObject, Record
+from verifier_service.domain.retractions import KEPT
 from verifier_service.domain.states import LIVE_CHECKS, DemandState, RewardStatus
 from verifier_service.domain.trajectories import Turn
 
@@ -113,10 +114,33 @@ class Case:
         return standing[-1] if standing else None
 
     def evidence(self, demand: DemandView) -> Evidence | None:
-        """Evidence of a satisfied demand, ``None`` while there is none."""
-        if demand.state is not DemandState.SATISFIED or demand.check is None:
+        """Evidence of a satisfied demand, or of one that counts until its rung is verified anew; ``None``
+        while there is none."""
+        if demand.check is None:
             return None
-        return demand.check.evidence
+        if demand.state is DemandState.SATISFIED or self._kept(demand):
+            return demand.check.evidence
+        return None
+
+    def evidence_at(self, path: str) -> Evidence | None:
+        """The latest evidence on one rung."""
+        found = [self.evidence(demand) for demand in self.demands if demand.path == path]
+        return next((evidence for evidence in reversed(found) if evidence is not None), None)
+
+    def renewed(self) -> bool:
+        """Whether evidence that was kept meanwhile has been replaced."""
+        return any(demand.reason == KEPT and not self._kept(demand) for demand in self.demands)
+
+    def _kept(self, demand: DemandView) -> bool:
+        if demand.state is not DemandState.WITHDRAWN or demand.reason != KEPT:
+            return False
+        return not any(
+            later.state is DemandState.SATISFIED
+            and later.path == demand.path
+            and later.check is not None
+            and later.check.evidence is not None
+            for later in self.demands
+        )
 
     def rung_evidence(self) -> list[RungEvidence]:
         """All evidence about the candidate, with the rungs it answers."""
@@ -144,8 +168,7 @@ class Case:
         """Whether every hard gate at or below ``up_to`` ran and let the candidate through."""
         gates = (r for r in self.ladder.rungs if r.role == "hard_gate" and r.tier.rank <= up_to.rank)
         for gate in gates:
-            demand = self.at(gate.path)
-            evidence = self.evidence(demand) if demand is not None else None
+            evidence = self.evidence_at(gate.path)
             if evidence is None or evidence.verdict is Verdict.REJECT:
                 return False
         return True
@@ -154,7 +177,7 @@ class Case:
         """Whether a hard gate has ended, or was never asked, without a verdict."""
         return any(
             demand.state in (DemandState.SATISFIED, DemandState.WITHDRAWN)
-            and self.evidence(demand) is None
+            and self.evidence_at(demand.path) is None
             and self.at(demand.path) in (demand, None)
             for demand in self.of_role("hard_gate")
         )

@@ -9,6 +9,7 @@ from verifier_service.domain.evidence import Cost, Evidence, Failure, Tier
 from verifier_service.domain.history import Ran
 from verifier_service.domain.ladders import Role
 from verifier_service.domain.records import JsonObject
+from verifier_service.domain.retractions import Retracted
 from verifier_service.domain.states import CheckState, DemandState
 
 
@@ -119,7 +120,8 @@ class Reservation:
 
 
 class CheckView(NamedTuple):
-    """A check as a case sees it."""
+    """A check as a case sees it. ``retracted`` says that its evidence was taken back: it counts for no
+    trajectory any more."""
 
     pk: int
     key: str
@@ -134,6 +136,7 @@ class CheckView(NamedTuple):
     failure: Failure | None
     not_before: float | None = None
     started_at: float | None = None
+    retracted: Retracted | None = None
 
 
 class DemandView(NamedTuple):

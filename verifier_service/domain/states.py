@@ -24,7 +24,7 @@ class DemandState(StrEnum):
 
     HELD = "held"  # decided: not now; the policy or the close moves it out
     REQUESTED = "requested"  # the check's end, or a withdrawal, moves it out
-    SATISFIED = "satisfied"
+    SATISFIED = "satisfied"  # a retraction of the evidence moves it out
     WITHDRAWN = "withdrawn"
 
 
@@ -62,6 +62,7 @@ DEMAND_TRANSITIONS: dict[tuple[DemandState, DemandState], str] = {
     (_D.REQUESTED, _D.SATISFIED): "end of the check",
     (_D.REQUESTED, _D.WITHDRAWN): "cancel, close or deadline",
     (_D.REQUESTED, _D.HELD): "claim that the budget cannot cover",
+    (_D.SATISFIED, _D.WITHDRAWN): "retraction of the evidence",
 }
 
 

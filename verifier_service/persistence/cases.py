@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -12,13 +12,16 @@ from sqlalchemy import select
 from verifier_service.domain.checks import CheckView, DemandView
 from verifier_service.domain.climb import climbing
 from verifier_service.domain.evidence import Cost, Evidence, Failure, Tier
+from verifier_service.domain.retractions import Retracted
 from verifier_service.domain.states import CheckState, DemandState
 from verifier_service.persistence import tables
 from verifier_service.persistence.database import Database
+from verifier_service.persistence.retractions import read_retracted
 
 _checks, _demands, _runs = tables.checks, tables.demands, tables.runs
 _CACHED_CHARS = 2_048
 _NO_COST = Cost()
+_NONE: Mapping[int, Retracted] = {}
 # Enum calls are slow, and a case of the fast tier alone has a dozen of them per load.
 _TIERS = {tier.value: tier for tier in Tier}
 _CHECK_STATES = {state.value: state for state in CheckState}
@@ -37,6 +40,7 @@ VIEWED = (
     _checks.c.failure,
     _checks.c.not_before,
     _checks.c.started_at,
+    _checks.c.retraction,
 )
 _DEMANDS = (
     select(
@@ -62,14 +66,17 @@ _DEMANDS = (
 def demand_views(database: Database, trajectories: Collection[int]) -> dict[int, list[DemandView]]:
     """Every demand of the trajectories, withdrawn ones too, in climbing order."""
     found: dict[int, list[DemandView]] = defaultdict(list)
-    for row in database.all(_DEMANDS.where(database.among(_demands.c.trajectory, trajectories))):
-        found[row[0]].append(_demand_view(row))
+    rows = database.all(_DEMANDS.where(database.among(_demands.c.trajectory, trajectories)))
+    by = {row.retraction for row in rows if row.retraction is not None}
+    retractions = read_retracted(database, by) if by else _NONE
+    for row in rows:
+        found[row[0]].append(_demand_view(row, retractions))
     for views in found.values():
         views.sort(key=lambda view: (*climbing(view.path), view.pk))
     return found
 
 
-def _demand_view(row: Any) -> DemandView:
+def _demand_view(row: Any, retractions: Mapping[int, Retracted]) -> DemandView:
     _, pk, path, role, tier, state, reason, quote, rank, propensity, decided_at, check, *viewed = row
     return DemandView(
         pk=pk,
@@ -82,15 +89,14 @@ def _demand_view(row: Any) -> DemandView:
         rank=rank,
         propensity=propensity,
         decided_at=decided_at,
-        check=None if check is None else check_view(check, viewed),
+        check=None if check is None else check_view(check, viewed, retractions),
     )
 
 
-def check_view(pk: int, viewed: Any) -> CheckView:
-    """A check from the columns ``VIEWED``."""
-    (key, verifier, tier, state, attempt, payer, spent, cost, evidence, failure, not_before, started_at) = (
-        viewed
-    )
+def check_view(pk: int, viewed: Any, retractions: Mapping[int, Retracted] = _NONE) -> CheckView:
+    """A check from the columns ``VIEWED``; ``retractions`` by their primary keys."""
+    key, verifier, tier, state, attempt, payer, spent, cost, evidence, failure, not_before, *rest = viewed
+    started_at, retraction = rest
     return CheckView(
         pk=pk,
         key=key,
@@ -105,6 +111,7 @@ def check_view(pk: int, viewed: Any) -> CheckView:
         failure=None if failure is None else Failure.model_validate_json(failure),
         not_before=not_before,
         started_at=started_at,
+        retracted=None if retraction is None else retractions.get(retraction),
     )
 
 

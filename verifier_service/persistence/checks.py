@@ -82,8 +82,9 @@ class SqlChecks(Leases, Endings, Withdrawals, Histories):
         views: dict[str, CheckView | None] = {}
         for row in self._db.all(stored.order_by(_checks.c.pk)):
             view = check_view(row[0], row[1:])
-            if view.state is CheckState.SUCCEEDED or views.get(view.key) is None:
-                views[view.key] = view if view.state is CheckState.SUCCEEDED else None
+            served = view.state is CheckState.SUCCEEDED and row.retraction is None
+            if served or views.get(view.key) is None:
+                views[view.key] = view if served else None
         return views
 
     def with_passed_deadline(self, limit: int) -> list[int]:
@@ -109,6 +110,7 @@ class SqlChecks(Leases, Endings, Withdrawals, Histories):
             _checks.c.replicate,
             _checks.c.precedence,
             _checks.c.deadline,
+            _checks.c.retraction,
         )
         stored = columns.where(_checks.c.project == project, self._db.among(_checks.c.key, keys))
         rows = self._db.all(stored)
@@ -126,7 +128,7 @@ class SqlChecks(Leases, Endings, Withdrawals, Histories):
             if row.state in LIVE_CHECKS:
                 one.live, one.state = row.pk, CheckState(row.state)
                 one.precedence, one.deadline = row.precedence, row.deadline
-            elif row.state == CheckState.SUCCEEDED:
+            elif row.state == CheckState.SUCCEEDED and row.retraction is None:
                 one.succeeded = max(one.succeeded or 0, row.pk)
         return known
 

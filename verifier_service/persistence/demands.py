@@ -8,9 +8,15 @@ from typing import Any
 from sqlalchemy import Update, bindparam, func, select, update
 
 from verifier_service.domain.checks import NewDemand
-from verifier_service.domain.errors import IllegalTransition, NotFound
+from verifier_service.domain.errors import Contended, IllegalTransition, NotFound
 from verifier_service.domain.evidence import Tier
-from verifier_service.domain.states import LIVE_CHECKS, DemandState, RewardStatus, demand_sources_of
+from verifier_service.domain.states import (
+    LIVE_CHECKS,
+    LIVE_DEMANDS,
+    DemandState,
+    RewardStatus,
+    demand_sources_of,
+)
 from verifier_service.persistence import tables
 from verifier_service.persistence.bulk import NOW, insert_new
 from verifier_service.persistence.database import Database, clean, clock, finite, ordered, sql
@@ -38,12 +44,15 @@ class SqlDemands:
         rows = [_row(one, run_of[one.trajectory], live) for one in demands]
         rows.sort(key=lambda row: (row["trajectory"], row["path"]))
         insert_new(self._db, _demands, rows, decided_at=NOW)
+        self._require_standing([row["check_pk"] for row in rows if row["state"] == DemandState.SATISFIED])
 
     def request(self, demand: int, check: int, *, reason: str, quote: float) -> None:
         """Raises ``IllegalTransition`` unless the demand is held."""
         state = DemandState.REQUESTED if self._live([check]) else DemandState.SATISFIED
         moved = update(_demands).values(check_pk=check, quote=quote, state=state.value)
         self._move(demand, moved, demand_sources_of(DemandState.REQUESTED), reason)
+        if state is DemandState.SATISFIED:
+            self._require_standing([check])
 
     def hold(self, demand: int, *, reason: str, rank: float | None) -> None:
         """Raises ``IllegalTransition`` unless the demand is requested or held."""
@@ -54,12 +63,15 @@ class SqlDemands:
         self._move(demand, moved, sources, reason)
 
     def withdraw(self, demands: Collection[int], *, reason: str) -> list[int]:
-        sources = [state.value for state in demand_sources_of(DemandState.WITHDRAWN)]
+        sources = [state.value for state in sorted(LIVE_DEMANDS)]
         these = select(_demands.c.pk, _demands.c.check_pk)
         these = these.where(self._db.among(_demands.c.pk, ordered(demands)), _demands.c.state.in_(sources))
         rows = self._db.all(self._db.locked(these.order_by(_demands.c.pk)))
         self._set([row.pk for row in rows], DemandState.WITHDRAWN, reason=clean(reason), decided_at=clock())
         return ordered([row.check_pk for row in rows if row.check_pk is not None])
+
+    def take_back(self, demands: Collection[int], *, reason: str) -> None:
+        self._set(ordered(demands), DemandState.WITHDRAWN, reason=clean(reason), decided_at=clock())
 
     def satisfy(self, checks: Collection[int]) -> list[int]:
         if not checks:
@@ -116,7 +128,7 @@ class SqlDemands:
         found = select(_demands.c.trajectory).join(_cases, _cases.c.pk == _demands.c.trajectory)
         found = found.where(
             _cases.c.run == run_key(project, run),
-            _cases.c.status == RewardStatus.UNSCORED.value,
+            _cases.c.status.in_([RewardStatus.UNSCORED.value, RewardStatus.RETRACTED.value]),
             _demands.c.state == DemandState.WITHDRAWN.value,
             _demands.c.reason == reason,
             _demands.c.tier == Tier.FAST.value,
@@ -153,6 +165,15 @@ class SqlDemands:
         ahead = select(_demands.c.check_pk).where(sql(tables.REQUESTED), _demands.c.check_pk > after)
         row = self._db.first(ahead.order_by(_demands.c.check_pk).offset(STRETCH - 1).limit(1))
         return None if row is None else int(row.check_pk)
+
+    def _require_standing(self, checks: Collection[int]) -> None:
+        """The stored demand keeps a retraction from marking its check until the commit: what is marked by
+        now was marked before, and after the check had been found. On SQLite nobody writes in between."""
+        if not checks or not self._db.postgres:
+            return
+        marked = select(_checks.c.pk).where(self._db.among(_checks.c.pk, ordered(checks)))
+        if self._db.first(marked.where(_checks.c.retraction.is_not(None)).limit(1)) is not None:
+            raise Contended("evidence_retracted", "evidence was retracted while it was being cited")
 
     def _live(self, checks: Collection[int]) -> set[int]:
         if not checks:

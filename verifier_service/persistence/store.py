@@ -25,6 +25,7 @@ from verifier_service.persistence.ledger import SqlLedger
 from verifier_service.persistence.meters import SqlMeters
 from verifier_service.persistence.models import ModelCache, SqlModels
 from verifier_service.persistence.purge import SqlRetention
+from verifier_service.persistence.retractions import SqlRetractions
 from verifier_service.persistence.reviews import SqlReviews
 from verifier_service.persistence.rewards import SqlRewards
 from verifier_service.persistence.runs import SqlRuns
@@ -63,6 +64,7 @@ class SqlTransaction:
         self.reviews = SqlReviews(database)
         self.archives = SqlArchives(database)
         self.retention = SqlRetention(database)
+        self.retractions = SqlRetractions(database)
         self.webhooks = SqlWebhooks(database)
         self.outbox = SqlOutbox(database)
         self.workers = SqlWorkers(database)

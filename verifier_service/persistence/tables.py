@@ -197,7 +197,7 @@ trajectories = Table(
 _where("ix_trajectories_group", ["run", "group_id"], trajectories, "group_id IS NOT NULL")
 UNDECIDED = "needs_decision"
 _where("ix_trajectories_undecided", ["run", "pk"], trajectories, UNDECIDED)
-UNSETTLED = "status IS NULL OR status = 'provisional' OR (status = 'unscored' AND met < 4)"
+UNSETTLED = "status IS NULL OR status = 'provisional' OR (status IN ('unscored', 'retracted') AND met < 4)"
 _where("ix_trajectories_unsettled", ["run", "pk"], trajectories, UNSETTLED)
 
 # Apart from the row that changes with every step of the climb, so that a step never rewrites the text.
@@ -246,6 +246,8 @@ checks = Table(
     Column("failure", Text),
     # When it was requeued last; null: it never was, and has been queued since it was made.
     Column("queued_at", Double),
+    # By which retraction its evidence was taken back: from then on nobody is given it.
+    Column("retraction", BigInteger),
     Index("uq_checks_project_key_replicate", "project", "key", "replicate", unique=True),
     CheckConstraint(f"state IN ({listed(CheckState)})", name="state"),
     CheckConstraint("account IN ('compute', 'human')", name="account"),
@@ -271,6 +273,11 @@ RUNNING = "state = 'running'"
 _where("ix_checks_lease", ["lease_until"], checks, RUNNING)
 LABELS = "state = 'succeeded' AND tier <> 'fast'"
 _where("ix_checks_labels", ["ended_at"], checks, LABELS)
+# What a retraction may concern, and what it took back.
+EVIDENCE = "state = 'succeeded' AND retraction IS NULL"
+_where("ix_checks_evidence", ["project", "verifier", "pk", "version"], checks, EVIDENCE)
+RETRACTED = "retraction IS NOT NULL"
+_where("ix_checks_retraction", ["retraction", "pk"], checks, RETRACTED)
 DUE = "deadline IS NOT NULL AND state IN ('queued', 'waiting_external')"
 _where("ix_checks_deadline", ["deadline"], checks, DUE)
 

@@ -10,6 +10,7 @@ from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ports.meters import Meters
 from verifier_service.domain.ports.models import Alarms, DecisionLog, Models
 from verifier_service.domain.ports.retention import Archives, Retention
+from verifier_service.domain.ports.retractions import Retractions
 from verifier_service.domain.ports.reviews import Reviews
 from verifier_service.domain.ports.rewards import Rewards
 from verifier_service.domain.ports.runs import Runs, Trajectories
@@ -51,6 +52,8 @@ class Transaction(Protocol):
     def archives(self) -> Archives: ...
     @property
     def retention(self) -> Retention: ...
+    @property
+    def retractions(self) -> Retractions: ...
     @property
     def webhooks(self) -> Webhooks: ...
     @property

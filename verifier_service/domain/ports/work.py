@@ -29,9 +29,9 @@ class Checks(Protocol):
     ) -> list[CheckRef]:
         """Find or create, in order; equal keys share one row.
 
-        A live or succeeded check is reused and its priority raised; a failed or cancelled one is
-        never served: a new replicate is created. ``force`` always creates a replicate unless one is
-        live. ``payer`` is the run charged for checks this call creates.
+        A live or succeeded check is reused and its priority raised; one that failed, was cancelled or
+        whose evidence was retracted is never served: a new replicate is created. ``force`` always
+        creates a replicate unless one is live. ``payer`` is the run charged for checks this call creates.
 
         A check with ``ended`` whose key has no row is created as ended, and its payer charged, where
         the payer's compute budget has no limit; everywhere else ``ended`` is disregarded.
@@ -150,7 +150,8 @@ class Checks(Protocol):
         ...
 
     def found(self, project: str, keys: Collection[str]) -> dict[str, CheckView | None]:
-        """What is stored: the latest success per key, ``None`` where there are only other checks."""
+        """What is stored: the latest success per key whose evidence stands, ``None`` where there are only
+        other checks."""
         ...
 
     def with_passed_deadline(self, limit: int) -> list[int]:
@@ -165,7 +166,8 @@ class Demands(Protocol):
         """Store; a standing demand for the same (trajectory, path) is left as it is.
 
         A requested demand on a check that has already ended is stored as satisfied; a withdrawn one
-        without a check says why something was never asked for.
+        without a check says why something was never asked for. Raises ``Contended`` when the evidence was
+        retracted since the check was found.
         """
         ...
 
@@ -179,6 +181,11 @@ class Demands(Protocol):
 
     def withdraw(self, demands: Collection[int], *, reason: str) -> list[int]:
         """held or requested -> withdrawn; returns the check pks they pointed at."""
+        ...
+
+    def take_back(self, demands: Collection[int], *, reason: str) -> None:
+        """satisfied -> withdrawn, because the evidence was retracted; or another reason for a withdrawn
+        one. The check stays with the demand."""
         ...
 
     def satisfy(self, checks: Collection[int]) -> list[int]:
