@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import logging
+import math
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from tiers.catalog_sources import BrokenPlugin, Sources, keyed_version
+from verifier_service.domain.digests import canonical_json
 from verifier_service.domain.errors import InvalidInput, NotFound
 from verifier_service.domain.extraction import candidate_of
 from verifier_service.domain.ladders import LadderSpec, VerifierUse
@@ -17,6 +21,8 @@ from verifier_service.domain.ports.catalog import VerifierListing
 from verifier_service.domain.records import JsonObject, JsonValue
 from verifier_service.domain.trajectories import TrajectorySubmission
 from verifier_service.domain.verifiers import CheckInput, Params, Readable, Verifier, VerifierInfo
+
+log = logging.getLogger(__name__)
 
 TIERS_FOLDER = Path(__file__).resolve().parent
 IDENTIFIERS = {"molecule": "molecule.identify"}
@@ -40,6 +46,7 @@ class VerifierCatalog:
         self._unavailable = {name: _unavailable(name, found) for name, found in self._verifiers.items()}
         self._maps = {found.name: found for found in _read_maps(folder / "maps")}
         self._ladders = tuple(_read_ladders(folder / "ladders"))
+        self._known_params = lru_cache(maxsize=1_024)(self._read_params)
         self._doorkeepers = {
             name for name, found in self._verifiers.items() if type(found).precheck is not Verifier.precheck
         }
@@ -105,6 +112,19 @@ class VerifierCatalog:
                 return InvalidInput(reason.code, reason.message)
         return None
 
+    def size(self, name: str, params: JsonObject, item: CheckInput) -> float:
+        """Return how large an item is for a verifier; what it cannot say is of typical size.
+
+        Raises ``NotFound`` or ``InvalidInput``.
+        """
+        verifier = self._find(name)
+        try:
+            found = float(verifier.size(item, self._known_params(name, canonical_json(params))))
+        except Exception:  # a foreign hook, and a guess is all that depends on it
+            log.exception("verifier %s cannot say how large an item is", name)
+            return verifier.info.typical_size
+        return found if 0.0 < found < math.inf else verifier.info.typical_size
+
     def identifier(self, kind: str) -> str | None:
         """Return the verifier that makes the canonical form of this kind of candidate, if any."""
         name = IDENTIFIERS.get(kind)
@@ -117,16 +137,22 @@ class VerifierCatalog:
         return verifier
 
     def _params(self, name: str, params: JsonObject) -> Params:
+        try:
+            return self._read_params(name, json.dumps(params, allow_nan=False))
+        except InvalidInput:
+            raise
+        except (ValueError, TypeError) as error:
+            raise InvalidInput("invalid_params", f"{name}: params are not JSON", field="params") from error
+
+    def _read_params(self, name: str, text: str) -> Params:
         model = self._find(name).params_model
         try:
             # Through JSON, because only there does strict mode read enums and tuples from their JSON form.
-            return model.model_validate_json(json.dumps(params, allow_nan=False), strict=True)
+            return model.model_validate_json(text, strict=True)
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
             field = ".".join(("params", *(str(part) for part in first["loc"])))
             raise InvalidInput("invalid_params", f"{name}: {field}: {first['msg']}", field=field) from error
-        except (ValueError, TypeError) as error:
-            raise InvalidInput("invalid_params", f"{name}: params are not JSON", field="params") from error
 
 
 def _uses(ladder: LadderSpec) -> Iterator[VerifierUse]:

@@ -22,6 +22,7 @@ SHIPPED: Mapping[str, str] = MappingProxyType(
         "molecule.validity": "tiers.fast.molecule_validity:MoleculeValidity",
         "molecule.identify": "tiers.fast.molecule_identify:MoleculeIdentify",
         "molecule.plausibility": "tiers.fast.molecule_plausibility:MoleculePlausibility",
+        "molecule.descriptors": "tiers.fast.molecule_descriptors:MoleculeDescriptors",
         "molecule.identity": "tiers.fast.molecule_identity:MoleculeIdentity",
         "code.tests": "tiers.fast.code_tests:CodeTests",
         "schema.answer": "tiers.fast.schema_answer:SchemaAnswer",

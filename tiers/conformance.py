@@ -159,7 +159,7 @@ def _run(
     names += [f"candidate {answer!r}" for answer in NO_ANSWERS]
     tries = _tries(info, samples, right, list(zip(names, ordinary, strict=True)))
     many = [*tries["garbage"], *tries["problems"]]
-    at_door = [*ordinary, *(each.item for each in many)] if _has_precheck(verifier) else []
+    at_door = [*ordinary, *(each.item for each in many)] if _asked_at_door(verifier) else []
     alone = partial(play, path, info, params, environment=environment)
     progress("judging twice, backwards and in batches")
     first = alone(ordinary, ACTS, hash_seed=1)
@@ -195,8 +195,9 @@ def _tries(
     }
 
 
-def _has_precheck(verifier: Verifier) -> bool:
-    return type(verifier).precheck is not Verifier.precheck
+def _asked_at_door(verifier: Verifier) -> bool:
+    kind = type(verifier)
+    return kind.precheck is not Verifier.precheck or kind.size is not Verifier.size
 
 
 def _judged(verifier: Verifier, samples: Sequence[Sample], seen: Seen) -> list[CheckRecord]:

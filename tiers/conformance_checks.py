@@ -295,7 +295,7 @@ def no_leftovers(first: Played) -> CheckRecord:
 
 
 def precheck(door: Played | None, given: Sequence[Sample], names: Sequence[str]) -> CheckRecord:
-    """The door's question is quick, needs the standard library only, and refuses nothing that is right."""
+    """The door's questions are quick, need the standard library only, and refuse nothing that is right."""
     if door is None:
         return skipped("precheck", "has none")
     problems = [door.ending() or ""] if door.ending() is not None else []

@@ -8,6 +8,7 @@ was known before a crash is not lost. Standard output stays free, so that what a
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import sys
 import time
@@ -171,6 +172,9 @@ class Actor:
                     told["reason"] = reason
                 else:
                     told["raised"] = f"returned a {type(reason).__name__}"
+                size: object = self._verifier.size(item, self._params)
+                if not (isinstance(size, float | int) and 0 < size < math.inf):
+                    told["raised"] = f"its size is {size!r:.40}, not a number above 0"
             except Exception as error:  # noqa: BLE001 - a fact about the verifier
                 told["raised"] = type(error).__name__
             self._tell(Fact(act="precheck", index=index, cpu_s=time.process_time() - began, **told))

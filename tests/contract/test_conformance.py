@@ -57,6 +57,7 @@ SAMPLES: dict[str, list[Sample]] = {
         smiles("CCO or CC", "reject", code="trailing_text"),
     ],
     "molecule.plausibility": [smiles("OCC", "accept"), smiles("NNNNNNNNN", "reject")],
+    "molecule.descriptors": [smiles("OCC", "inconclusive"), smiles("C1=CC", "inconclusive", code="syntax")],
     "molecule.identity": [
         smiles("OCC", "accept", reference={"smiles": "CCO"}, score=1.0),
         smiles("OCCO", "reject", reference={"smiles": "CCO"}, score=0.0),

@@ -102,6 +102,7 @@ def test_every_test_is_told_with_time_and_memory() -> None:
     assert [(row["id"], row["result"]) for row in rows] == [("good", "passed"), ("bad", "wrong_answer")]
     assert all(row["runtime_s"] > 0 and row["memory_mb"] > 1 for row in rows)
     assert {each.quantity for each in finding.measurements} == {"runtime", "peak_memory"}
+    assert finding.features == {"characters": 14.0, "lines": 1.0, "passed_fraction": 0.5}
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,24 @@ class ShutDoor(SoundDoor):
         return Reason(code="closed", message="come back tomorrow")
 
 
+class RaisingSize(Sound):
+    info = info("raising_size")
+    breaks = "precheck"
+
+    def size(self, item: CheckInput, params: Params) -> float:
+        return float(str(item.candidate)[0] != "")
+
+
+class EmptySize(Sound):
+    """As large as its text is long: 0 where there is none."""
+
+    info = info("empty_size")
+    breaks = "precheck"
+
+    def size(self, item: CheckInput, params: Params) -> float:
+        return float(len(str(item.candidate or "")))
+
+
 BROKEN = tuple(
     each
     for each in list(globals().values())

@@ -92,7 +92,8 @@ class CodeTests(Verifier):
         shops.chosen()
 
     def verify(self, item: CheckInput, params: Params) -> Finding:
-        """Return the score with one artifact that lists every test.
+        """Return the score with one artifact that lists every test. Features: ``characters`` and ``lines``
+        of the program, ``passed_fraction`` of the tests.
 
         Raises ``TaskError`` (``no_tests``, ``bad_tests``, ``bad_inputs``, ``bad_solution``) for the task,
         ``Resource`` for a language this worker does not have, ``Transient`` when the sandbox fails.
@@ -118,10 +119,10 @@ class CodeTests(Verifier):
                 speed = compare_speed(program, beside, cases, task.rules, results, started)
         except CompileFault as fault:
             require_prelude(program, cases, task.rules.limits)
-            return _not_compiled(str(fault))
+            return _not_compiled(str(fault), program)
         except Unsteady as unsteady:
             results, speed = list(unsteady.results), None
-        return _finding(results, params, speed, task)
+        return _finding(results, params, speed, task, program)
 
 
 class _Task:
@@ -190,9 +191,15 @@ def _rejected(code: str, message: str, hints: tuple[Hint, ...] = ()) -> Finding:
     )
 
 
-def _not_compiled(fault: str) -> Finding:
+def _not_compiled(fault: str, program: Program) -> Finding:
     hint = Hint(kind="compile_error", text=fault)
-    return _rejected("compile_error", f"the program does not compile: {fault}", (hint,))
+    finding = _rejected("compile_error", f"the program does not compile: {fault}", (hint,))
+    return finding.model_copy(update={"features": _size(program) | {"passed_fraction": 0.0}})
+
+
+def _size(program: Program) -> dict[str, float]:
+    source = program.source
+    return {"characters": float(len(source)), "lines": float(source.count("\n") + 1)}
 
 
 def _run(program: Program, cases: Sequence[Case], rules: Rules) -> list[TestResult]:
@@ -208,7 +215,7 @@ def _run(program: Program, cases: Sequence[Case], rules: Rules) -> list[TestResu
 
 
 def _finding(
-    results: Sequence[TestResult], params: CodeParams, speed: Speed | None, task: _Task
+    results: Sequence[TestResult], params: CodeParams, speed: Speed | None, task: _Task, program: Program
 ) -> Finding:
     passed = sum(each.code == "passed" for each in results)
     good = passed == len(results)
@@ -227,6 +234,7 @@ def _finding(
         reason=None if first is None else _reason(first, len(results) - passed, len(results)),
         measurements=tuple(measurements),
         hints=_hints(results),
+        features=_size(program) | {"passed_fraction": passed / len(results)},
         artifacts=({"kind": "tests", "tests": [_row(each) for each in results]},),
         assumptions=_assumptions(task, params),
     )

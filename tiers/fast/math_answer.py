@@ -86,7 +86,8 @@ class MathAnswer(Verifier):
         judge(("\\sin^2 x",), "\\boxed{1-\\cos^2 x}", Task(), unboxed=False)
 
     def verify(self, item: CheckInput, params: Params) -> Finding:
-        """Return score 1 with ``accept`` or score 0 with a named rejection.
+        """Return score 1 with ``accept`` or score 0 with a named rejection; feature ``characters`` is the
+        length of the response.
 
         Raises ``TaskError`` ``bad_reference``, ``bad_answer_type`` or ``bad_inputs`` when no answer to this
         task can be judged.
@@ -100,7 +101,10 @@ class MathAnswer(Verifier):
         except BadReference as trouble:
             message = f"reference.answer cannot be compared with any answer ({trouble.code})"
             raise TaskError("bad_reference", message) from trouble
-        return _finding(judgement)
+        finding = _finding(judgement)
+        if not isinstance(item.candidate, str):
+            return finding
+        return finding.model_copy(update={"features": {"characters": float(len(item.candidate))}})
 
 
 def _references(reference: JsonObject) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from tiers.fast.molecule_descriptors import descriptors
 from tiers.fast.molecule_graph import Graph
 from tiers.fast.molecule_motifs import CHAIN_RULES, STATE_RULES
 from tiers.fast.molecule_rings import RING_RULES, UNSATURATED_CHAIN_RULES
@@ -38,17 +39,18 @@ class MoleculePlausibility(Verifier):
     the synthetic accessibility score of P. Ertl and A. Schuffenhauer, J. Cheminform. 2009, 1, 8 (the
     implementation shipped with RDKit), reported as measurement ``sa_score`` up to 150 heavy atoms. Salts
     and mixtures are judged as a whole. The gate is heuristic: it errs towards passing, and a rejection
-    is revisable.
+    is revisable. Features: those of ``molecule_descriptors.descriptors``, and ``sa_score`` where it is
+    measured.
     """
 
     info: ClassVar[VerifierInfo] = VerifierInfo(
         name="molecule.plausibility",
-        version="1",
+        version="2",
         tier=Tier.FAST,
         summary="No motif that is absurd though it parses; synthetic accessibility within bounds",
         libraries=("rdkit",),
         limits=Limits(time_s=10.0, memory_mb=1024, max_batch=256),
-        typical_cpu_s=0.0005,
+        typical_cpu_s=0.0008,
     )
     params_model: ClassVar[type[Params]] = PlausibilityParams
 
@@ -58,7 +60,9 @@ class MoleculePlausibility(Verifier):
 
     def warm(self) -> None:
         """Import RDKit and load the fragment table of the synthetic accessibility score."""
-        sa_score(read_smiles("CCO"))
+        ethanol = read_smiles("CCO")
+        sa_score(ethanol)
+        descriptors(ethanol)
 
     def verify(self, item: CheckInput, params: Params) -> Finding:
         """Judge the candidate; text that cannot be read is rejected under the reader's code."""
@@ -69,23 +73,23 @@ class MoleculePlausibility(Verifier):
             return refused(refusal)
         found = motifs(molecule)
         measured: tuple[Measurement, ...] = ()
+        features = descriptors(molecule)
         if options.max_sa_score < 10.0 and molecule.heavy_atoms <= MAX_SA_HEAVY_ATOMS:
             score = sa_score(molecule)
             measured = (Measurement(quantity="sa_score", value=score, unit="1"),)
+            features["sa_score"] = round(score, 4)
             if score > options.max_sa_score:
                 found.append(f"synthetic accessibility score {score:.1f} above {options.max_sa_score:g}")
         unpaired = molecule.unpaired_electrons
         hints = [radical_hint(unpaired)] if unpaired else []
-        labels = {"unpaired_electrons": str(unpaired)}
-        if not found:
-            return Finding(verdict=Verdict.ACCEPT, measurements=measured, hints=tuple(hints), labels=labels)
         hints += [Hint(kind="implausible", text=HINT.format(motif=motif)) for motif in found]
         return Finding(
-            verdict=Verdict.REJECT,
-            reason=Reason(code="implausible", message="; ".join(found)),
+            verdict=Verdict.REJECT if found else Verdict.ACCEPT,
+            reason=Reason(code="implausible", message="; ".join(found)) if found else None,
             measurements=measured,
             hints=tuple(hints),
-            labels=labels,
+            labels={"unpaired_electrons": str(unpaired)},
+            features=features,
         )
 
 

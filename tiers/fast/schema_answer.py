@@ -100,6 +100,21 @@ def _judge(item: CheckInput, schema: CompiledSchema, params: SchemaParams) -> Fi
         answer = read_json(item.candidate)
     except NotReadable as why:
         return _reject(why.code, why.message)
+    return _judge_value(item, schema, params, answer).model_copy(
+        update={"features": _features(item, answer)}
+    )
+
+
+def _features(item: CheckInput, answer: Surveyed) -> dict[str, float]:
+    """How large the answer is: ``values`` in it, itself included, their ``depth``, and ``characters`` where
+    it came as text."""
+    sizes = {"values": float(answer.nodes), "depth": float(answer.depth)}
+    return sizes | ({"characters": float(len(item.candidate))} if isinstance(item.candidate, str) else {})
+
+
+def _judge_value(
+    item: CheckInput, schema: CompiledSchema, params: SchemaParams, answer: Surveyed
+) -> Finding:
     if not _patterns_decide(schema, answer.value):
         return _reject(
             "time_limit", "a text keeps a regular expression of the schema busy beyond its limit"

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import Field
 
+from tiers.basis_size import of_smiles
 from tiers.geometry import lowest_conformers
 from tiers.gfn2 import orbital_gap
 from tiers.high_fidelity.scf import build, converge, load
@@ -60,6 +61,8 @@ class PyscfGap(Verifier):
         ),
         limits=Limits(time_s=900, memory_mb=4000),
         typical_cpu_s=10.0,
+        typical_size=110.0,
+        cost_exponent=2.5,
     )
 
     def unavailable(self) -> str | None:
@@ -68,6 +71,11 @@ class PyscfGap(Verifier):
         if not missing:
             return None
         return f"{', '.join(missing)} missing: pip install 'verifier-service[high-fidelity]'"
+
+    def size(self, item: CheckInput, params: Params) -> float:
+        """Basis functions of the molecule."""
+        options = GapParams.model_validate(params, from_attributes=True)
+        return of_smiles(item.candidate, options.basis)
 
     def warm(self) -> None:
         """Load the libraries before the first deadline runs."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
+from tiers.basis_size import of_xyz
 from tiers.high_fidelity.scf import build, converge, load, lower_solution
 from tiers.quantum_job import QuantumJob, precheck_quantum, read_job
 from tiers.structure import Problem
@@ -39,6 +40,8 @@ class QuantumEnergy(Verifier):
         quantities=(),
         limits=Limits(time_s=600, memory_mb=4000),
         typical_cpu_s=1.0,
+        typical_size=55.0,
+        cost_exponent=2.5,
     )
 
     def unavailable(self) -> str | None:
@@ -55,6 +58,14 @@ class QuantumEnergy(Verifier):
         if problem is None or problem.blame == "answer":
             return None
         return Reason(code=problem.code, message=f"{problem.field}: {problem.message}")
+
+    def size(self, item: CheckInput, params: Params) -> float:  # noqa: ARG002 - no parameters
+        """Basis functions of the structure in the basis that the inputs name."""
+        candidate = item.candidate
+        method, basis = item.inputs.get("method"), item.inputs.get("basis")
+        if not isinstance(basis, str):
+            basis = method.partition("/")[2] if isinstance(method, str) else ""
+        return of_xyz(candidate.get("xyz") if isinstance(candidate, dict) else candidate, basis or "sto-3g")
 
     def warm(self) -> None:
         """Load the library and run one hydrogen atom before the first deadline."""
@@ -78,6 +89,7 @@ class QuantumEnergy(Verifier):
             score=1.0,
             measurements=_measurements(job, energies),
             labels={"solver": solver, "fragments": str(pieces)},
+            features=_features(job, pieces),
             hints=_hints(job, pieces, energies),
             assumptions=_assumptions(job),
         )
@@ -130,6 +142,17 @@ def _measurements(job: QuantumJob, energies: list[float]) -> tuple[Measurement, 
         Measurement(quantity=quantity, value=energy, unit="Ha", sigma=1e-7)
         for quantity, energy in zip(names, energies, strict=False)
     )
+
+
+def _features(job: QuantumJob, pieces: int) -> dict[str, float]:
+    structure = job.structure
+    return {
+        "atoms": float(len(structure.symbols)),
+        "electrons": float(structure.protons() - job.charge),
+        "unpaired_electrons": float(job.spin_2s),
+        "charge": float(job.charge),
+        "fragments": float(pieces),
+    }
 
 
 def _hints(job: QuantumJob, pieces: int, energies: list[float]) -> tuple[Hint, ...]:

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from math import exp, sqrt
 from typing import ClassVar
 
+from tiers.basis_size import of_smiles
 from tiers.geometry import Conformer, lowest_conformers
 from tiers.gfn2 import HARTREE_EV, HARTREE_KCAL
 from tiers.orbital_gap import POLICY, read_subject
@@ -37,6 +38,8 @@ class XtbGap(Verifier):
         quantities=(QUANTITY, "energy@gfn2//gfn2", "dipole@gfn2//gfn2"),
         limits=Limits(time_s=120, memory_mb=1500, max_batch=16),
         typical_cpu_s=0.4,
+        typical_size=240.0,
+        cost_exponent=2.0,
     )
 
     def unavailable(self) -> str | None:
@@ -45,6 +48,10 @@ class XtbGap(Verifier):
         if not missing:
             return None
         return f"{', '.join(missing)} missing: pip install 'verifier-service[simulation]'"
+
+    def size(self, item: CheckInput, params: Params) -> float:  # noqa: ARG002 - no parameters
+        """Basis functions that the molecule has in def2-SVP: a measure of its atoms and their elements."""
+        return of_smiles(item.candidate)
 
     def warm(self) -> None:
         """Load the libraries and run one tiny molecule, so that no deadline pays for it."""

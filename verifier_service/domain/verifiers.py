@@ -6,6 +6,7 @@ It never returns a score for something it could not judge.
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
@@ -53,7 +54,8 @@ class VerifierInfo(Record):
     """The declaration a ladder author, an operator and the scheduler read.
 
     ``on_limit``: ``reject`` when hitting a limit is the candidate's own doing (score 0 with the
-    limit named), ``unscored`` otherwise. ``typical_cpu_s`` is the prior of the cost model.
+    limit named), ``unscored`` otherwise. ``typical_cpu_s`` is the prior of the cost model: what an item of
+    ``typical_size`` takes (see ``Verifier.size``), growing with the power ``cost_exponent`` of the size.
     ``parallel`` declares a fast verifier that mostly waits for processes of its own: several of its items
     then run beside each other, and the other fast verifiers do not wait for it.
     ``quantities`` lists what it measures, ``libraries`` the distributions whose versions key a check.
@@ -72,6 +74,8 @@ class VerifierInfo(Record):
     limits: Limits
     needs: Needs = Needs()
     typical_cpu_s: float = 0.001
+    typical_size: float = Field(default=1.0, gt=0)
+    cost_exponent: float = Field(default=0.0, ge=0, le=6)
     typical_human_s: float = 0.0
     external: bool = False
     parallel: bool = False
@@ -94,6 +98,16 @@ class Verifier(ABC):
         linear in the size of the item, and never longer than its first few thousand characters need.
         """
         return None
+
+    def size(self, item: CheckInput, params: Params) -> float:  # noqa: ARG002 - a hook
+        """Return how large an item is, in units of your choice: its cost is learned as a power of that.
+
+        Asked where ``precheck`` is, and under the same bounds: of the items of verifiers that are worth
+        pricing. Any text may come; what it is worth is not the question here. By default the number of
+        characters of the candidate.
+        """
+        candidate = item.candidate
+        return max(1.0, float(len(candidate if isinstance(candidate, str) else json.dumps(candidate))))
 
     def warm(self) -> None:
         """Import and prepare once per child process, before the first deadline runs."""

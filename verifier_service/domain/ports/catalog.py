@@ -9,7 +9,7 @@ from verifier_service.domain.ladders import LadderSpec
 from verifier_service.domain.maps import QuantityMap
 from verifier_service.domain.records import JsonObject, Record
 from verifier_service.domain.trajectories import TrajectorySubmission
-from verifier_service.domain.verifiers import VerifierInfo
+from verifier_service.domain.verifiers import CheckInput, VerifierInfo
 
 
 class VerifierListing(Record):
@@ -60,6 +60,12 @@ class Catalog(Protocol):
 
         Linear in the size of the submission. Raises ``NotFound`` when the ladder names an unknown
         verifier.
+        """
+
+    def size(self, name: str, params: JsonObject, item: CheckInput) -> float:
+        """Return how large an item is for a verifier, above 0; what it cannot say is of typical size.
+
+        Linear in the item. Raises ``NotFound``, or ``InvalidInput`` for wrong parameters.
         """
 
     def identifier(self, kind: str) -> str | None:
