@@ -28,6 +28,11 @@ class Wish:
     code: str
     reason: str
 
+    @property
+    def density(self) -> float:
+        """Value per credit, counted once for every repeat of the trajectory."""
+        return self.score * self.case.multiplicity / max(self.option.credits, FLOOR_CREDITS)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ThresholdPolicy:
@@ -46,20 +51,21 @@ class ThresholdPolicy:
         answers: dict[int, Decision] = {}
         wishes: list[tuple[int, Wish]] = []
         for index, case in enumerate(cases):
-            answer = self._wish(case)
+            answer = self.wish(case)
             if isinstance(answer, Wish):
                 wishes.append((index, answer))
             else:
                 answers[index] = answer
         left = {"compute": view.budgets.compute, "human": view.budgets.human}
-        wishes.sort(key=lambda item: (-_density(item[1]), item[1].case.trajectory))
+        wishes.sort(key=lambda item: (-item[1].density, item[1].case.trajectory))
         for index, wish in wishes:
-            answers[index] = _afford(wish, left)
+            answers[index] = afford(wish, left)
         return Verdicts([answers[index] for index in range(len(cases))])
 
-    def _wish(self, case: PolicyCase) -> Wish | Decision:
+    def wish(self, case: PolicyCase) -> Wish | Decision:
+        """What the case should climb to, before any budget is asked, or that it stops."""
         if case.soft_rejected and case.estimate is None:
-            return _stop(case, "soft_rejected", "a soft gate rejected it, and nothing was measured")
+            return stop(case, "soft_rejected", "a soft gate rejected it, and nothing was measured")
         options = [option for option in case.options if option.tier not in case.failed | case.observed]
         truth = case.ladder.spec.truth
         below = [option for option in options if option.tier.rank <= truth.rank]
@@ -73,7 +79,7 @@ class ThresholdPolicy:
                     code="no_estimate",
                     reason=f"nothing estimates the outcome yet; {below[0].tier} can",
                 )
-            return _stop(case, "nothing_left", "no tier is left that could estimate the outcome")
+            return stop(case, "nothing_left", "no tier is left that could estimate the outcome")
         above_estimate = [option for option in below if option.tier.rank > estimate.tier.rank]
         if above_estimate:
             return self._climb(case, above_estimate[0])
@@ -88,18 +94,18 @@ class ThresholdPolicy:
                 reason=f"outcome {estimate.outcome:.2f} is worth a person's time",
             )
         if not reached:
-            return _stop(case, "nothing_left", "no tier is left that could improve the estimate")
-        return _stop(case, "truth_known", f"{truth} has measured it; outcome {estimate.outcome:.2f}")
+            return stop(case, "nothing_left", "no tier is left that could improve the estimate")
+        return stop(case, "truth_known", f"{truth} has measured it; outcome {estimate.outcome:.2f}")
 
     def _climb(self, case: PolicyCase, option: TierOption) -> Wish | Decision:
         estimate = case.estimate
         if estimate is None:
-            return _stop(case, "nothing_left", "no tier is left that could estimate the outcome")
+            return stop(case, "nothing_left", "no tier is left that could estimate the outcome")
         sd = math.sqrt(estimate.outcome_variance)
         if sd < self.min_sd:
-            return _stop(case, "certain", f"outcome sd {sd:.3f} is below {self.min_sd}")
+            return stop(case, "certain", f"outcome sd {sd:.3f} is below {self.min_sd}")
         if estimate.high < self.min_upper:
-            return _stop(
+            return stop(
                 case, "not_valuable", f"outcome is at most {estimate.high:.2f}, below {self.min_upper}"
             )
         return Wish(
@@ -111,12 +117,8 @@ class ThresholdPolicy:
         )
 
 
-def _density(wish: Wish) -> float:
-    """Value per credit, counted once for every repeat of the trajectory."""
-    return wish.score * wish.case.multiplicity / max(wish.option.credits, FLOOR_CREDITS)
-
-
-def _afford(wish: Wish, left: dict[str, float]) -> Decision:
+def afford(wish: Wish, left: dict[str, float], *, rank: float | None = None) -> Decision:
+    """Request it and take its price from what is left of the budgets, or hold it with a rank."""
     account, price = wish.option.account, wish.option.credits
     if price > left[account]:
         return Decision(
@@ -127,7 +129,7 @@ def _afford(wish: Wish, left: dict[str, float]) -> Decision:
             reason=f"{wish.reason}; {wish.option.tier} costs about {price:.2g} credits and the {account} "
             f"budget has {left[account]:.2g} left",
             quote=price,
-            rank=_density(wish),
+            rank=wish.density if rank is None else rank,
         )
     left[account] -= price
     return Decision(
@@ -141,5 +143,16 @@ def _afford(wish: Wish, left: dict[str, float]) -> Decision:
     )
 
 
-def _stop(case: PolicyCase, code: str, reason: str) -> Decision:
-    return Decision(trajectory=case.trajectory, action="stop", tier=None, code=code, reason=reason)
+def stop(
+    case: PolicyCase, code: str, reason: str, *, utility: float | None = None, price: float | None = None
+) -> Decision:
+    """Buy nothing more for a case."""
+    return Decision(
+        trajectory=case.trajectory,
+        action="stop",
+        tier=None,
+        code=code,
+        reason=reason,
+        utility=utility,
+        price=price,
+    )

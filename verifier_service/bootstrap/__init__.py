@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 from scheduler.costs import HourlyTariff
+from scheduler.escalation import EscalationPolicy
 from scheduler.learned import LearnedBeliefs
-from scheduler.policy import ThresholdPolicy
 from tiers.catalog import VerifierCatalog
 from tiers.catalog_sources import Sources
 from tiers.harness import ProcessHarness
@@ -57,7 +57,7 @@ def build(settings: Settings, dispatcher: Dispatcher | None = None) -> Service:
         tracer=tracer("verifier-worker" if dispatcher is not None else "verifier-api", on=settings.tracing),
         catalog=catalog,
         dispatcher=dispatcher if dispatcher is not None else _dispatcher(settings),
-        policy=ThresholdPolicy(),
+        policy=EscalationPolicy(),
         beliefs=LearnedBeliefs(catalog.map),
         tariff=HourlyTariff(
             cpu_hour=settings.cpu_hour, gpu_hour=settings.gpu_hour, human_hour=settings.human_hour

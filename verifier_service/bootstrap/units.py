@@ -12,6 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from verifier_service.domain.errors import Contended, InvalidInput
 from verifier_service.domain.evidence import Tier
+from verifier_service.domain.models import LadderKey
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.dispatch import Dispatcher
 from verifier_service.domain.ports.execution import Done, Harness, Released
@@ -34,6 +35,7 @@ from verifier_service.services import (
     foresee,
     grow,
     intake,
+    learn,
     maintain,
     observe,
     settle,
@@ -268,6 +270,24 @@ class Service:
                 tx, self.catalog, minds, project=project, run=run, revisit_held=revisit_held
             )
             return Step(len(decided.pks), decided.pks, woken=decided.woken)
+
+        return self.event(step)
+
+    def learn(self, key: LadderKey) -> bool:
+        """Fit the next model of a ladder version, outside of any transaction; whether there is one."""
+        with self.store.read() as tx:
+            lesson = learn.lesson(tx, self.beliefs, key)
+        if lesson is None:
+            return False
+        model = self.beliefs.learn(lesson.ladder, lesson.examples, lesson.previous)
+        return model is not None and self.unit(lambda tx: learn.keep(tx, key, model))
+
+    def relook(self, key: LadderKey, after: int) -> int | None:
+        """Tell what a new model has moved, a part of it; returns where to go on."""
+
+        def step(tx: Transaction) -> Step[int | None]:
+            left, further = learn.changed(tx, key, after)
+            return Step(further, left.pks)
 
         return self.event(step)
 

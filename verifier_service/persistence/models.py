@@ -57,6 +57,11 @@ class SqlModels:
             self._seen[ladder] = self._latest(ladder)
         return self._seen[ladder]
 
+    def labels(self, ladder: LadderKey) -> int:
+        newest = select(models.c.labels).where(*_of(ladder)).order_by(models.c.number.desc()).limit(1)
+        row = self._db.first(newest)
+        return 0 if row is None else int(row.labels)
+
     def _latest(self, ladder: LadderKey) -> FittedModel | None:
         newest = select(func.max(models.c.number)).where(*_of(ladder))
         number = self._db.connection.execute(newest).scalar_one()

@@ -11,7 +11,9 @@ from sqlalchemy import Row, Select, select, update
 from verifier_service.domain.cases import Body, Case, NewTrajectory, Standing
 from verifier_service.domain.decisions import Sibling
 from verifier_service.domain.errors import Conflict
+from verifier_service.domain.models import LadderKey
 from verifier_service.domain.ports.runs import Decided, StandingUpdate
+from verifier_service.domain.runs import RunState
 from verifier_service.domain.scoring import MET_NOTHING
 from verifier_service.domain.states import RewardStatus
 from verifier_service.domain.trajectories import Turn
@@ -133,6 +135,23 @@ class SqlTrajectories:
                 row.trajectory for row in self._db.all(unranked.limit(limit * HELD_PATHS))
             )
         return list(found)[:limit]
+
+    def provisional(self, ladder: LadderKey, after: int, limit: int) -> list[int]:
+        """Run by run: the index knows the unsettled cases of each."""
+        pins = tables.pins
+        pinned = (
+            select(_runs.c.pk)
+            .join(pins, pins.c.run == _runs.c.pk)
+            .where(_runs.c.project == ladder.project, _runs.c.state == RunState.OPEN.value)
+            .where(pins.c.ladder == ladder.name, pins.c.version == ladder.version)
+        )
+        found = select(_cases.c.pk).where(_cases.c.run.in_(pinned), sql(f"({tables.UNSETTLED})"))
+        found = found.where(
+            _cases.c.status == RewardStatus.PROVISIONAL.value,
+            _cases.c.ladder == ladder.name,
+            _cases.c.pk > after,
+        )
+        return self._pks(found, limit)
 
     def unsettled(self, project: str, run: str, limit: int) -> list[int]:
         return self._pks(_of_run(project, run).where(sql(tables.UNSETTLED)), limit)

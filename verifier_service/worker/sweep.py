@@ -15,6 +15,7 @@ from verifier_service.domain.ports.store import Lead, Transaction
 from verifier_service.domain.runs import RunState
 from verifier_service.services import desk, execute, maintain
 from verifier_service.services.maintain import Left
+from verifier_service.worker.learner import Learner
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class Sweep:
         self._held_at = 0.0
         self._turn = 0
         self._lead: Lead | None = None
+        self._learner = Learner(service)
 
     def run(self) -> None:
         """Tick until stopped. An error is logged and the next tick tries again."""
@@ -148,6 +150,7 @@ class Sweep:
         for place in self._in_turn(holding):
             self._revisit(place)
         service.dispatcher.wake(ready)
+        self._guarded("learning", self._learner.step)
 
     def _rarely(self) -> None:
         service = self._service

@@ -25,6 +25,10 @@ class Models(Protocol):
         """The latest; the same for all of a transaction."""
         ...
 
+    def labels(self, ladder: LadderKey) -> int:
+        """How many labels the latest rests on; 0 where there is none."""
+        ...
+
     def add(self, ladder: LadderKey, model: FittedModel) -> bool:
         """Store the next one; false when another process was first with this number."""
         ...

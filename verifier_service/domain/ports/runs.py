@@ -8,6 +8,7 @@ from typing import Protocol
 
 from verifier_service.domain.cases import Body, Case, NewTrajectory, Standing
 from verifier_service.domain.decisions import Sibling
+from verifier_service.domain.models import LadderKey
 from verifier_service.domain.runs import Run, RunReport, RunSpec, RunState
 from verifier_service.domain.states import RewardStatus
 
@@ -159,6 +160,10 @@ class Trajectories(Protocol):
 
     def held(self, project: str, run: str, limit: int) -> list[int]:
         """Pks of cases with held demands, best rank first."""
+        ...
+
+    def provisional(self, ladder: LadderKey, after: int, limit: int) -> list[int]:
+        """Pks, behind ``after``, of cases of open runs that have a provisional record."""
         ...
 
     def unsettled(self, project: str, run: str, limit: int) -> list[int]:
