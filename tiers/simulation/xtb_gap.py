@@ -38,7 +38,7 @@ class XtbGap(Verifier):
         quantities=(QUANTITY, "energy@gfn2//gfn2", "dipole@gfn2//gfn2"),
         limits=Limits(time_s=120, memory_mb=1500, max_batch=16),
         typical_cpu_s=0.4,
-        typical_size=240.0,
+        typical_size=190.0,
         cost_exponent=2.0,
     )
 

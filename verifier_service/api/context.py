@@ -10,6 +10,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from verifier_service.api.backpressure import Admission
+from verifier_service.api.expectations import Expectations
 from verifier_service.api.gather import Gatherer
 from verifier_service.api.key_cache import KeyCache
 from verifier_service.api.pages import Pages
@@ -38,6 +39,7 @@ class Context:
     pages: Pages
     admission: Admission
     probe: Probe
+    expectations: Expectations
     alive: Callable[[], bool]
     salts: dict[str, str] = field(default_factory=dict)
     trials: Trials = field(default_factory=Trials)
@@ -55,6 +57,7 @@ class Context:
             pages=Pages(service.store),
             admission=Admission(service),
             probe=Probe(service.store, service.settings.project),
+            expectations=Expectations(service),
             alive=alive,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
@@ -12,10 +13,14 @@ from verifier_service.api.batches import Batch, parse_batch
 from verifier_service.api.bodies import described
 from verifier_service.api.context import Context, InContext
 from verifier_service.api.envelopes import NO_WAIT, BatchRequest, item_error, rank_of
+from verifier_service.api.expectations import expected_costs
 from verifier_service.api.paths import RunId, TrajectoryId
 from verifier_service.api.problems import LimitExceeded, after_wait, documented
 from verifier_service.api.threads import by_size
 from verifier_service.api.waiting import Seen, attended
+from verifier_service.domain.costs import ExpectedCost
+from verifier_service.domain.pricing import Pricing
+from verifier_service.domain.trajectories import TrajectorySubmission
 from verifier_service.domain.wire import (
     CancelResponse,
     SubmitResponse,
@@ -70,7 +75,8 @@ async def submit(run: RunId, request: Request, caller: Submitter, context: InCon
         issued=taken.issued,
     )
     seen = await attended(request, watching)
-    answer = _answer(batch, taken, seen)
+    costs = await by_size(len(raw), _costs, context.expectations.prices(), batch, taken)
+    answer = _answer(batch, taken, seen, costs)
     return await json_answer(answer, len(batch.items), after_wait(seen.met))
 
 
@@ -98,9 +104,19 @@ async def json_answer(answer: BaseModel, records: int, status: int) -> Response:
     return Response(content, status_code=status, media_type="application/json")
 
 
-def _answer(batch: Batch, taken: Intake, seen: Seen) -> SubmitResponse:
+def _costs(pricing: Pricing, batch: Batch, taken: Intake) -> list[ExpectedCost | None]:
+    """Of every item that was accepted."""
+    pairs = zip(batch.items, taken.results, strict=True)
+    items = [one.item if result.status == "accepted" else None for one, result in pairs]
+    sound = [item if isinstance(item, TrajectorySubmission) else None for item in items]
+    return expected_costs(pricing, taken.ladders, sound)
+
+
+def _answer(
+    batch: Batch, taken: Intake, seen: Seen, costs: Sequence[ExpectedCost | None]
+) -> SubmitResponse:
     results = []
-    for parsed, result in zip(batch.items, taken.results, strict=True):
+    for parsed, result, cost in zip(batch.items, taken.results, costs, strict=True):
         name = result.id if result.id is not None else parsed.id
         results.append(
             SubmitResult(
@@ -109,6 +125,7 @@ def _answer(batch: Batch, taken: Intake, seen: Seen) -> SubmitResponse:
                 error=item_error(result.error) if result.error is not None else None,
                 reward=seen.records.get(name) if result.pk is not None and name is not None else None,
                 met=result.pk not in seen.left,
+                expected_cost=cost,
             )
         )
     return SubmitResponse(results=tuple(results), complete=seen.met, cursor=taken.cursor)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from scheduler.cost_model import PowerLaw
 from scheduler.costs import HourlyTariff
 from scheduler.escalation import EscalationPolicy
 from scheduler.learned import LearnedBeliefs
@@ -62,6 +63,7 @@ def build(settings: Settings, dispatcher: Dispatcher | None = None) -> Service:
         tariff=HourlyTariff(
             cpu_hour=settings.cpu_hour, gpu_hour=settings.gpu_hour, human_hour=settings.human_hour
         ),
+        costs=PowerLaw(),
         harness=lambda: ProcessHarness(catalog, _harness_options(settings)),
         quick_harness=lambda: ProcessHarness(catalog, _quick(_harness_options(settings))),
         courier=_courier(settings),

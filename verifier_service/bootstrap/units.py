@@ -14,12 +14,14 @@ from verifier_service.domain.errors import Contended, InvalidInput
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.models import LadderKey
 from verifier_service.domain.ports.catalog import Catalog
+from verifier_service.domain.ports.costs import CostModel
 from verifier_service.domain.ports.dispatch import Dispatcher
 from verifier_service.domain.ports.execution import Done, Harness, Released
 from verifier_service.domain.ports.policy import Beliefs, Policy, Tariff
 from verifier_service.domain.ports.store import Store, Transaction
 from verifier_service.domain.ports.traces import Tracer
 from verifier_service.domain.ports.webhooks import Courier
+from verifier_service.domain.pricing import Pricing
 from verifier_service.domain.records import JsonObject
 from verifier_service.domain.rewards import Issued
 from verifier_service.domain.runs import Run, RunSpec
@@ -36,6 +38,7 @@ from verifier_service.services import (
     grow,
     intake,
     learn,
+    learn_costs,
     maintain,
     observe,
     settle,
@@ -81,6 +84,7 @@ class Service:
     policy: Policy
     beliefs: Beliefs
     tariff: Tariff
+    costs: CostModel
     meter: Meter
     tracer: Tracer
     harness: Callable[[], Harness]
@@ -262,7 +266,7 @@ class Service:
     def decide(self, project: str, run: str, *, revisit_held: bool = False) -> int:
         """Ask the policy about one run; returns how many cases it looked at."""
         minds = decide.Minds(
-            self.policy, self.beliefs, self.tariff, elsewhere=not self.settings.runs_workers
+            self.policy, self.beliefs, self.tariff, self.costs, elsewhere=not self.settings.runs_workers
         )
 
         def step(tx: Transaction) -> Step[int]:
@@ -299,6 +303,14 @@ class Service:
             return Step(len(left.pks), left.pks)
 
         return self.event(step)
+
+    def learn_costs(self) -> int:
+        """Learn from a part of the attempts that ended since the last time; returns how many there were."""
+        return self.unit(lambda tx: learn_costs.learn_costs(tx, self.catalog, self.costs))
+
+    def pricing(self, tx: Transaction) -> Pricing:
+        """Expected prices as learned by now."""
+        return Pricing(self.catalog, self.tariff, self.costs, tx.costs.fits())
 
     def close_step(self, project: str, run: str) -> bool:
         """One step of closing a run; True when it is closed."""

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from verifier_service.domain.checks import Claim, Completion
+from verifier_service.domain.costs import NotedAttempt
 from verifier_service.domain.evidence import Evidence, Failure, Finding, Provenance
 from verifier_service.domain.history import Ran
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.execution import Done, Job, Released
 from verifier_service.domain.ports.policy import Tariff
+from verifier_service.domain.pricing import is_priced
 from verifier_service.domain.states import CheckState
+from verifier_service.domain.verifiers import CheckInput
 
 BACKOFF_S = 1.0
 MAX_BACKOFF_S = 60.0
+NOTED_AT_ONCE = 16  # of one method in one report: more of the same batch teach little
 
 
 def job_of(catalog: Catalog, tariff: Tariff, claim: Claim, credits: float, cut: bool) -> Job:
@@ -109,3 +115,21 @@ def _evidence(catalog: Catalog, owner: str, claim: Claim, done: Done, finding: F
         ),
         cost=done.cost,
     )
+
+
+def noted(catalog: Catalog, ended: Iterable[tuple[Claim, Done]]) -> Iterator[NotedAttempt]:
+    """What the cost model learns from attempts that ended by themselves: a few of each method."""
+    counts: Counter[str] = Counter()
+    for claim, done in ended:
+        if done.cost.cpu_s <= 0.0 or not is_priced(catalog.verifier(claim.verifier)):
+            continue
+        counts[claim.method] += 1
+        if counts[claim.method] <= NOTED_AT_ONCE:
+            item = CheckInput.model_validate_json(claim.item)
+            yield NotedAttempt(
+                verifier=claim.verifier,
+                method=claim.method,
+                size=catalog.size(claim.verifier, claim.params, item),
+                cpu_s=done.cost.cpu_s,
+                found=isinstance(done.outcome, Finding),
+            )

@@ -93,6 +93,14 @@ def unplannable(catalog: Catalog, rung: Rung) -> str | None:
     return None
 
 
+def rung_method(catalog: Catalog, rung: Rung) -> str | None:
+    """The digest by which this installation keys checks of a rung; ``None`` if it cannot make one."""
+    try:
+        return _method(catalog, rung.use.use, rung.use.declared).digest
+    except (NotFound, InvalidInput):
+        return None
+
+
 def current_method(catalog: Catalog, verifier: str, params: JsonObject) -> str | None:
     """The digest by which this installation would key a check with these parameters; ``None`` if it
     cannot make one."""

@@ -50,6 +50,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from verifier_service.domain.advantages import Estimator as Estimator
+from verifier_service.domain.costs import ExpectedCost
 from verifier_service.domain.evidence import Cost, Evidence, Failure, Tier
 from verifier_service.domain.history import Attempt
 from verifier_service.domain.ladders import Ladder
@@ -148,7 +149,8 @@ class SubmitStatus(OpenEnum):
 class SubmitResult(Record):
     """One item's fate and its newest reward record, if any; ``id`` is null where none was readable.
 
-    ``met``: the wait is met for this item (null from servers that do not say).
+    ``met``: the wait is met for this item (null from servers that do not say). ``expected_cost``: what its
+    checks would cost, of accepted items that are finished.
     """
 
     id: str | None
@@ -156,6 +158,7 @@ class SubmitResult(Record):
     error: ItemError | None = None
     reward: RewardRecord | None = None
     met: bool | None = None
+    expected_cost: ExpectedCost | None = None
 
 
 class SubmitResponse(Record):

@@ -17,6 +17,7 @@ from verifier_service.domain.ports.meters import Series
 from verifier_service.domain.ports.store import Lead
 from verifier_service.persistence.archive import SqlArchives
 from verifier_service.persistence.checks import SqlChecks
+from verifier_service.persistence.costs import SqlCosts
 from verifier_service.persistence.database import Database
 from verifier_service.persistence.decisions import SqlAlarms, SqlDecisions
 from verifier_service.persistence.demands import SqlDemands
@@ -69,6 +70,7 @@ class SqlTransaction:
         self.outbox = SqlOutbox(database)
         self.workers = SqlWorkers(database)
         self.meters = SqlMeters(database)
+        self.costs = SqlCosts(database)
         self.traces = SqlTraces(database)
         self.models = SqlModels(database, fitted)
         self.decisions = SqlDecisions(database)

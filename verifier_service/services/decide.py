@@ -17,18 +17,19 @@ from verifier_service.domain.decisions import (
     TierOption,
 )
 from verifier_service.domain.evidence import TIERS, Tier
-from verifier_service.domain.ladders import Ladder, Rung
+from verifier_service.domain.ladders import Rung
 from verifier_service.domain.models import ladder_of
 from verifier_service.domain.planning import plan_check, reads_turns, unplannable
 from verifier_service.domain.ports.catalog import Catalog
+from verifier_service.domain.ports.costs import CostModel
 from verifier_service.domain.ports.models import NewDecision
 from verifier_service.domain.ports.policy import Beliefs, Policy, Tariff
 from verifier_service.domain.ports.runs import Decided
 from verifier_service.domain.ports.store import Transaction
+from verifier_service.domain.pricing import Pricing, Quotes
 from verifier_service.domain.runs import Run, RunState
 from verifier_service.domain.scoring import DEADLINE, contested, process_bonus
 from verifier_service.domain.states import CheckState, DemandState
-from verifier_service.domain.verifiers import expected_cost
 
 SIBLINGS = 8_192  # scored members of groups that the policy is told of
 
@@ -43,12 +44,13 @@ class Decisions:
 
 @dataclass(frozen=True, slots=True)
 class Minds:
-    """The scheduler's three ports. ``elsewhere``: verifiers run in other processes, which may have what
+    """The scheduler's ports. ``elsewhere``: verifiers run in other processes, which may have what
     this one lacks."""
 
     policy: Policy
     beliefs: Beliefs
     tariff: Tariff
+    costs: CostModel
     elsewhere: bool = False
 
 
@@ -90,25 +92,26 @@ def decide(
     if not cases:
         return Decisions(pks=(), woken=frozenset())
     now = tx.now()
-    asked = [_policy_case(tx, catalog, minds, case, now) for case in cases]
+    quotes = _quotes(tx, catalog, minds, cases)
+    asked = [_policy_case(tx, catalog, minds, quotes, case, now) for case in cases]
     verdicts = minds.policy.decide(_view(tx, stored, cases, now), asked)
     if verdicts.pacing != stored.pacing:
         tx.runs.pace(project, run, verdicts.pacing)
     answers = [Answer(*one) for one in zip(cases, asked, verdicts.decisions, strict=True)]
     new = [NewDecision(one.decision, one.asked.estimate) for one in answers if _is_new(one)]
     tx.decisions.add(project, run, new)
-    woken = _carry_out(tx, catalog, minds.tariff, project, run, answers)
+    woken = _carry_out(tx, catalog, quotes, project, run, answers)
     _tell(tx, project, run, answers)
     return Decisions(pks=tuple(case.standing.pk for case in cases), woken=frozenset(woken))
 
 
 def _carry_out(
-    tx: Transaction, catalog: Catalog, tariff: Tariff, project: str, run: str, answers: Sequence[Answer]
+    tx: Transaction, catalog: Catalog, quotes: Quotes, project: str, run: str, answers: Sequence[Answer]
 ) -> set[Tier]:
     """Withdraw, hold and request as was decided; the tiers that have new work."""
     withdrawn = _withdraw(tx, answers)
-    _hold(tx, catalog, tariff, answers)
-    woken = _request(tx, catalog, tariff, project, run, answers)
+    _hold(tx, quotes, answers)
+    woken = _request(tx, catalog, quotes, project, run, answers)
     tx.trajectories.decided(
         [
             _decided(answer, answer.case.ended() + withdrawn.get(answer.case.standing.pk, 0))
@@ -173,7 +176,19 @@ def _view(tx: Transaction, stored: Run, cases: Sequence[Case], now: float) -> Ru
     )
 
 
-def _policy_case(tx: Transaction, catalog: Catalog, minds: Minds, case: Case, now: float) -> PolicyCase:
+def _quotes(tx: Transaction, catalog: Catalog, minds: Minds, cases: Sequence[Case]) -> Quotes:
+    """Prices for these cases. What they cost depends on their size: bodies are read where nothing else says
+    it."""
+    pricing = Pricing(catalog, minds.tariff, minds.costs, tx.costs.fits())
+    asking = [case for case in cases if pricing.needs_body(case)]
+    turns = any(case.ladder.spec.candidate.from_ == "last_turn" for case in asking)
+    bodies = tx.trajectories.bodies({case.standing.pk for case in asking}, turns=turns) if asking else {}
+    return Quotes(pricing, bodies)
+
+
+def _policy_case(
+    tx: Transaction, catalog: Catalog, minds: Minds, quotes: Quotes, case: Case, now: float
+) -> PolicyCase:
     model = tx.models.current(ladder_of(case.standing)) if minds.beliefs.learns(case.ladder) else None
     return PolicyCase(
         trajectory=case.standing.pk,
@@ -189,7 +204,7 @@ def _policy_case(tx: Transaction, catalog: Catalog, minds: Minds, case: Case, no
         ),
         failed=frozenset(_failed(catalog, case, elsewhere=minds.elsewhere)),
         soft_rejected=case.gate_rejection("soft_gate") is not None,
-        options=tuple(_options(catalog, minds.tariff, case.ladder)),
+        options=tuple(_options(catalog, quotes, case)),
         age_s=now - case.standing.created_at,
         bonus=process_bonus(case),
         model=model,
@@ -220,22 +235,17 @@ def _unusable(catalog: Catalog, rung: Rung, *, elsewhere: bool) -> bool:
     return not elsewhere and catalog.availability(rung.use.use) is not None
 
 
-def _options(catalog: Catalog, tariff: Tariff, ladder: Ladder) -> Iterator[TierOption]:
+def _options(catalog: Catalog, quotes: Quotes, case: Case) -> Iterator[TierOption]:
     """Every tier above the fast one, with the quote for all of its rungs."""
     for tier in TIERS:
-        rungs = ladder.rungs_of(tier)
+        rungs = case.ladder.rungs_of(tier)
         plannable = all(unplannable(catalog, rung) is None for rung in rungs)
         if tier is not Tier.FAST and rungs and plannable:
             yield TierOption(
                 tier=tier,
                 account="human" if tier is Tier.LAB else "compute",
-                credits=sum(quote(catalog, tariff, rung) for rung in rungs),
+                credits=sum(quotes.of(case, rung) for rung in rungs),
             )
-
-
-def quote(catalog: Catalog, tariff: Tariff, rung: Rung) -> float:
-    """Expected price of one check of a rung, from its verifier's declared typical cost."""
-    return tariff.credits(expected_cost(catalog.verifier(rung.use.use), rung.use.params))
 
 
 def _budgets(tx: Transaction, project: str, run: str) -> BudgetView:
@@ -279,7 +289,7 @@ def _wanted(answers: Sequence[Answer], action: DecisionAction) -> Iterator[Wante
                 yield Wanted(case, decision, rung, held)
 
 
-def _hold(tx: Transaction, catalog: Catalog, tariff: Tariff, answers: Sequence[Answer]) -> None:
+def _hold(tx: Transaction, quotes: Quotes, answers: Sequence[Answer]) -> None:
     fresh: list[NewDemand] = []
     for want in _wanted(answers, "hold"):
         if want.held is not None and (want.held.reason, want.held.rank) == (
@@ -290,13 +300,13 @@ def _hold(tx: Transaction, catalog: Catalog, tariff: Tariff, answers: Sequence[A
         if want.held is not None:
             tx.demands.hold(want.held.pk, reason=_words(want.decision), rank=want.decision.rank)
         else:
-            fresh.append(_demand(want, quote(catalog, tariff, want.rung), DemandState.HELD, None))
+            fresh.append(_demand(want, quotes.of(want.case, want.rung), DemandState.HELD, None))
     if fresh:
         tx.demands.insert(fresh)
 
 
 def _request(
-    tx: Transaction, catalog: Catalog, tariff: Tariff, project: str, run: str, answers: Sequence[Answer]
+    tx: Transaction, catalog: Catalog, quotes: Quotes, project: str, run: str, answers: Sequence[Answer]
 ) -> set[Tier]:
     """Find or create the checks of all requests, and put the demands on them; the tiers concerned."""
     wants = list(_wanted(answers, "request"))
@@ -320,7 +330,7 @@ def _request(
     ]
     fresh: list[NewDemand] = []
     for want, ref in zip(wants, tx.checks.ensure(project, run, checks), strict=True):
-        price = 0.0 if ref.state is CheckState.SUCCEEDED else quote(catalog, tariff, want.rung)
+        price = 0.0 if ref.state is CheckState.SUCCEEDED else quotes.of(want.case, want.rung)
         if want.held is not None:
             tx.demands.request(want.held.pk, ref.pk, reason=_words(want.decision), quote=price)
         else:

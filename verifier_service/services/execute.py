@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from verifier_service.domain.attempts import completion_of, job_id, job_of
+from verifier_service.domain.attempts import completion_of, job_id, job_of, noted
 from verifier_service.domain.checks import Claim, Completion, Reservation
 from verifier_service.domain.errors import NotFound
 from verifier_service.domain.evidence import WORKED_TIERS, Cost, Failure, Tier
@@ -297,6 +297,9 @@ def report(
         completions.append(completion)
     tx.demands.lock([completion.pk for completion in completions])
     accepted = tx.checks.complete(owner, completions)
+    own = [(taken.claims[one.id], one) for one in results if isinstance(one, Done)]
+    unpaid = {claim.pk for claim in broke}
+    tx.costs.note([*noted(catalog, (pair for pair in own if pair[0].pk in accepted - unpaid))])
     touched: set[int] = set()
     for claim in broke:
         if claim.pk in accepted:

@@ -36,12 +36,13 @@ class ItemResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Intake:
-    """Results in input order, the bodies of new rows by pk, the feed position before them, the tiers
-    that have work from them, and the records they already have, by pk."""
+    """Results in input order, the bodies of new rows by pk, the feed position before them, the ladders that
+    they name, the tiers that have work from them, and the records they already have, by pk."""
 
     results: tuple[ItemResult, ...]
     created: dict[int, Body]
     cursor: int
+    ladders: Mapping[str, Ladder] = field(default_factory=dict)
     woken: frozenset[Tier] = frozenset()
     issued: Mapping[int, Issued] = field(default_factory=dict)
 
@@ -100,7 +101,8 @@ def submit(
         _recall(tx, stored, slots)
     results = tuple(slot.result for slot in slots if slot.result is not None)
     tx.tell("trajectories taken in", project=project, run=run, items=len(items), created=len(created))
-    return Intake(results=results, created=created, cursor=stored.feed)
+    known = {name: found for name, found in ladders.items() if isinstance(found, Ladder)}
+    return Intake(results=results, created=created, cursor=stored.feed, ladders=known)
 
 
 def seed_of(project: str, run: str) -> int:

@@ -144,6 +144,9 @@ class Sweep:
             closing = tx.runs.in_state(RunState.CLOSING)
             holding = tx.runs.holding(MAX_HOLDING)
             ready = tx.checks.ready()
+            ended = tx.costs.noted()
+        if ended:
+            self._guarded("learning costs", service.learn_costs)
         for place in closing:
             self._guarded(f"closing {place}", partial(service.close_step, *place))
         self._rests = {place: self._rests[place] for place in holding if place in self._rests}

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from verifier_service.domain.evidence import Tier
+from verifier_service.domain.ports.costs import Costs
 from verifier_service.domain.ports.meters import Meters
 from verifier_service.domain.ports.models import Alarms, DecisionLog, Models
 from verifier_service.domain.ports.retention import Archives, Retention
@@ -62,6 +63,8 @@ class Transaction(Protocol):
     def workers(self) -> Workers: ...
     @property
     def meters(self) -> Meters: ...
+    @property
+    def costs(self) -> Costs: ...
     @property
     def traces(self) -> Traces: ...
     @property
