@@ -23,8 +23,9 @@ from verifier_service.domain.ports.traces import Tracer
 from verifier_service.domain.ports.webhooks import Courier
 from verifier_service.domain.pricing import Pricing
 from verifier_service.domain.records import JsonObject
+from verifier_service.domain.retractions import NewRetraction, RetractionAnswer
 from verifier_service.domain.rewards import Issued
-from verifier_service.domain.runs import Run, RunSpec
+from verifier_service.domain.runs import Key, Run, RunSpec
 from verifier_service.domain.scoring import BUDGET_EXHAUSTED
 from verifier_service.domain.trajectories import TrajectorySubmission, Turn
 from verifier_service.domain.webhook_rules import Patience
@@ -41,6 +42,7 @@ from verifier_service.services import (
     learn_costs,
     maintain,
     observe,
+    retract,
     settle,
 )
 from verifier_service.settings import Settings
@@ -56,6 +58,7 @@ class Step(Generic[T]):
     """What one piece of work leaves: its value, the cases it touched, and tiers with new work.
 
     ``known`` need not be read, or run, again; ``again`` asks once more for what the budget could not pay.
+    Of the ``reopened`` cases evidence was taken back.
     """
 
     value: T
@@ -63,6 +66,7 @@ class Step(Generic[T]):
     known: advance.Known = advance.KNOW_NOTHING
     woken: Collection[Tier] = ()
     again: bool = False
+    reopened: Collection[int] = ()
 
 
 class Followed(NamedTuple):
@@ -304,6 +308,7 @@ class Service:
 
         return self.event(step)
 
+<<<<<<< HEAD
     def learn_costs(self) -> int:
         """Learn from a part of the attempts that ended since the last time; returns how many there were."""
         return self.unit(lambda tx: learn_costs.learn_costs(tx, self.catalog, self.costs))
@@ -311,6 +316,37 @@ class Service:
     def pricing(self, tx: Transaction) -> Pricing:
         """Expected prices as learned by now."""
         return Pricing(self.catalog, self.tariff, self.costs, tx.costs.fits())
+=======
+    def retract(self, project: str, wanted: NewRetraction, by: Key) -> RetractionAnswer:
+        """Say how much a retraction would concern, or store it: the sweep works it off.
+
+        Raises ``NotFound``, ``InvalidInput`` and ``Conflict``.
+        """
+        if wanted.dry_run:
+            with self.store.read() as tx:
+                return RetractionAnswer(extent=retract.extent(tx, self.catalog, project, wanted))
+        stored, created = self.unit(lambda tx: retract.begin(tx, self.catalog, project, wanted, by))
+        return RetractionAnswer(retraction=stored, created=created)
+
+    def retract_step(self, project: str, retraction: str) -> bool:
+        """One step of a retraction; False when it is done."""
+
+        def step(tx: Transaction) -> tuple[bool, Followed]:
+            touched = retract.step(tx, self.catalog, project, retraction)
+            followed = self._follow(tx, Step(None, touched.open, reopened=touched.reopened))
+            rest = settle.settle(tx, self.beliefs, touched.closed, closing=True, correcting=True)
+            rest |= settle.settle(tx, self.beliefs, touched.draining, correcting=True)
+            issued = len(rest) + len(followed.issued.keys() & set(touched.reopened))
+            retract.note_records(tx, project, retraction, issued)
+            places = {
+                (case.standing.project, case.standing.run) for case in (*touched.closed, *touched.draining)
+            }
+            return touched.done, followed._replace(told=followed.told | places)
+
+        done, followed = self.unit(step)
+        self._announce(followed)
+        return not done
+>>>>>>> 75cfd73 (wip)
 
     def close_step(self, project: str, run: str) -> bool:
         """One step of closing a run; True when it is closed."""
@@ -347,18 +383,23 @@ class Service:
             return step.value, self._follow(tx, step)
 
         value, followed = self.unit(done)
+        self._announce(followed)
+        return value
+
+    def _announce(self, followed: Followed) -> None:
         if followed.woken:
             self.dispatcher.wake(followed.woken)
         for project, run in followed.told:
             self.dispatcher.announce(project, run)
-        return value
 
     def _follow(self, tx: Transaction, step: Step[T]) -> Followed:
         """Advance and settle the cases of a step."""
         woken = frozenset(step.woken)
         if not step.pks:
             return Followed(woken)
-        advanced = advance.advance(tx, self.catalog, step.pks, step.known, again=step.again)
-        issued = settle.settle(tx, self.beliefs, advanced.cases)
+        advanced = advance.advance(
+            tx, self.catalog, step.pks, step.known, again=step.again, reopened=step.reopened
+        )
+        issued = settle.settle(tx, self.beliefs, advanced.cases, correcting=bool(step.reopened))
         places = frozenset((case.standing.project, case.standing.run) for case in advanced.cases)
         return Followed(woken | advanced.woken, places, issued)

@@ -69,7 +69,9 @@ class Standing(NamedTuple):
     finished: bool
     cancelled: bool
     needs_decision: bool
-    decided_on: int  # ended demands that the policy had seen when it last decided; -1 = never
+    # Ended demands that the policy had seen when it last decided; -1: never; more than there are: evidence
+    # was taken back since.
+    decided_on: int
     decision: str | None  # the last decision in words: "code: reason"
     propensity: float | None  # of reaching the truth; null while no audit has been drawn for it
     audited: bool

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 
 from verifier_service.domain.cases import Case, Standing
@@ -12,10 +12,16 @@ from verifier_service.domain.evidence import TIERS, Cost, Tier
 from verifier_service.domain.ladders import Rung
 from verifier_service.domain.planning import IDENTIFY_PATH, identify_rung
 from verifier_service.domain.ports.catalog import Catalog
+from verifier_service.domain.retractions import KEPT, REVERIFIED
 from verifier_service.domain.scoring import BUDGET_EXHAUSTED, METHOD_CHANGED, contested
 from verifier_service.domain.states import CheckState, DemandState
 
 STEP_REASON = "every trajectory gets the fast tier"
+AGAIN_REASON = "asked again: the evidence was taken back, or its verifier has changed"
+GATE_REJECTED = "a hard gate rejected the candidate"
+VERIFIED_AGAIN = frozenset({REVERIFIED, KEPT})
+# Withdrawn for one of these, a rung is asked again; what a gate had ended, where none rejects any more.
+ASKED_AGAIN = VERIFIED_AGAIN | {METHOD_CHANGED, GATE_REJECTED}
 UNLOADED = 0
 _NO_COST = Cost()
 
@@ -61,8 +67,9 @@ def identified(case: Case, found: Subject) -> Case:
 
 
 def missing(catalog: Catalog, case: Case, *, again: bool) -> Iterator[Rung]:
-    """Fast rungs that the case should have by now and does not."""
-    forgiven = {METHOD_CHANGED, BUDGET_EXHAUSTED} if again else {METHOD_CHANGED}
+    """Fast rungs that the case should have by now and does not; and, as soon as the gates allow, rungs
+    above whose evidence is to be verified again."""
+    forgiven = ASKED_AGAIN | {BUDGET_EXHAUSTED} if again else ASKED_AGAIN
     standing = case.standing
     if standing.cancelled:
         return
@@ -82,6 +89,15 @@ def missing(catalog: Catalog, case: Case, *, again: bool) -> Iterator[Rung]:
     for rung in case.ladder.rungs_of(Tier.FAST):
         if rung.path not in had:
             yield rung
+    yield from _verified_again(case, had)
+
+
+def _verified_again(case: Case, had: Collection[str]) -> Iterator[Rung]:
+    """Rungs above the fast tier whose evidence was there and is to be verified again."""
+    taken = {demand.path for demand in case.demands if demand.reason in VERIFIED_AGAIN} - set(had)
+    if taken and case.passed(up_to=Tier.FAST):
+        for tier in TIERS:
+            yield from (rung for rung in case.ladder.rungs_of(tier) if rung.path in taken)
 
 
 @lru_cache(maxsize=4_096)

@@ -22,6 +22,7 @@ class RewardCode(OpenEnum):
     TASK_ERROR = "task_error"
     UNVERIFIABLE = "unverifiable"
     CANCELLED = "cancelled"
+    RETRACTED = "retracted"  # the evidence that it rested on was found to be wrong
     OTHER = "other"
 
 

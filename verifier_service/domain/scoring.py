@@ -21,6 +21,7 @@ from verifier_service.domain.evidence import (
 )
 from verifier_service.domain.rewards import Interval, RewardCode, RewardReason
 from verifier_service.domain.states import LIVE_DEMANDS, CheckState, DemandState, RewardStatus
+from verifier_service.domain.taken import taken_back, turns_taken_back
 
 BUDGET_EXHAUSTED = "budget_exhausted"
 METHOD_CHANGED = "method_changed"
@@ -84,10 +85,14 @@ def score(case: Case, estimate: Estimate | None, *, closing: bool = False) -> Dr
     unexplained = verdict.reason is not None and verdict.reason.detail == NO_ESTIMATE
     if unjudged is not None and (verdict.outcome is not None or unexplained):
         verdict = replace(verdict, outcome=None, tier=None, reason=unjudged)
+    taken = taken_back(case, closing=closing)
+    if taken is not None and (verdict.outcome is None or turns_taken_back(case)):
+        verdict = Verdicted(reason=taken)
     process, process_live = process_rewards(case)
     weight = case.ladder.spec.process.weight
     bonus = _bonus(weight, process)
-    status = RewardStatus.UNSCORED
+    retracted = taken is not None and verdict.reason is taken
+    status = RewardStatus.RETRACTED if retracted else RewardStatus.UNSCORED
     if verdict.outcome is not None:
         final = closing or (verdict.settled and not process_live)
         status = RewardStatus.FINAL if final else RewardStatus.PROVISIONAL
@@ -186,7 +191,7 @@ def unjudged_process(case: Case, *, closing: bool = False) -> RewardReason | Non
         return None
     wanted = [d for d in case.of_role("process") if d.path.endswith(f"@{case.standing.n_turns}")]
     for demand in wanted:
-        if case.evidence(demand) is not None or demand.state in LIVE_DEMANDS:
+        if case.evidence_at(demand.path) is not None or demand.state in LIVE_DEMANDS:
             continue
         failure = demand.check.failure if demand.check is not None else None
         if failure is not None and demand.state is DemandState.SATISFIED:

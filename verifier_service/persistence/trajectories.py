@@ -26,6 +26,7 @@ from verifier_service.persistence.tenancy import SqlLadders
 
 _cases, _runs, _bodies = tables.trajectories, tables.runs, tables.bodies
 _TURNS = TypeAdapter(tuple[Turn, ...])
+REOPENED = 2**31 - 1  # as a number of ended demands: more than there are, and not "never"
 HELD_PATHS = 4  # held rungs of one case that are looked at before cases further down have to wait
 
 
@@ -99,6 +100,14 @@ class SqlTrajectories:
             for pk, (subject, canonical) in sorted(subjects.items())
         ]
         update_each(self._db, _cases, rows, identified=True)
+
+    def reopen(self, pks: Collection[int]) -> None:
+        these = update(_cases).where(self._db.among(_cases.c.pk, ordered(pks)), _cases.c.decided_on >= 0)
+        self._db.run(these.values(decided_on=REOPENED))
+
+    def unidentify(self, subjects: Mapping[int, str]) -> None:
+        rows = [{"pk": pk, "subject": subject} for pk, subject in sorted(subjects.items())]
+        update_each(self._db, _cases, rows, identified=False, canonical=None)
 
     def cases(self, pks: Collection[int], *, lock: bool = False) -> list[Case]:
         if not pks:

@@ -12,7 +12,10 @@ from dataclasses import dataclass, field, replace
 from verifier_service.domain.cases import Body, Case
 from verifier_service.domain.checks import CheckRef, DemandView, NewCheck, NewDemand
 from verifier_service.domain.climb import (
+    AGAIN_REASON,
+    GATE_REJECTED,
     STEP_REASON,
+    VERIFIED_AGAIN,
     PlanKey,
     demand_on,
     identified,
@@ -31,6 +34,7 @@ from verifier_service.domain.scoring import UNPLANNABLE, unjudged_process
 from verifier_service.domain.states import LIVE_CHECKS, LIVE_DEMANDS, CheckState, DemandState, RewardStatus
 
 MAX_ROUNDS = 4
+AGAIN_PRIORITY = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,10 +64,12 @@ def advance(
     known: Known = KNOW_NOTHING,
     *,
     again: bool = False,
+    reopened: Collection[int] = (),
 ) -> Advanced:
     """Bring cases as far as they go without a decision. Locks their rows.
 
-    ``again`` asks once more for fast checks that the budget could not pay.
+    ``again`` asks once more for fast checks that the budget could not pay. Of the ``reopened`` evidence was
+    taken back: their records do not end them, even final ones.
     """
     cases = {case.standing.pk: case for case in tx.trajectories.cases(sorted(set(pks)), lock=True)}
     woken: set[Tier] = set()
@@ -83,7 +89,8 @@ def advance(
         if not current:
             break
         again = False
-    return Advanced(cases=_mark(tx, list(cases.values())), woken=frozenset(woken))
+    marked = _mark(tx, list(cases.values()), frozenset(reopened))
+    return Advanced(cases=marked, woken=frozenset(woken))
 
 
 def _identify(tx: Transaction, catalog: Catalog, cases: Sequence[Case]) -> list[Case]:
@@ -107,7 +114,7 @@ def _end_climbs(tx: Transaction, cases: Sequence[Case]) -> set[int]:
         rejected = case.gate_rejection("hard_gate") is not None
         if not rejected and not case.standing.cancelled:
             continue
-        reason = "cancelled" if case.standing.cancelled else "a hard gate rejected the candidate"
+        reason = "cancelled" if case.standing.cancelled else GATE_REJECTED
         ending = [
             demand.pk
             for demand in case.demands
@@ -142,6 +149,8 @@ def _demand_fast(
             secret = secrets[standing.project]
             source, body = case.ladder.spec.candidate, bodies[standing.pk]
             check = plan_check(catalog, standing, rung, body, source=source, secret=secret)
+            if rung.tier is not Tier.FAST:
+                check = _urgent(tx, case, rung, check)
         of_run.setdefault((standing.project, standing.run), []).append((case, rung, check))
     for (project, run), group in of_run.items():
         refs = tx.checks.ensure(project, run, [check for _, _, check in group])
@@ -228,7 +237,14 @@ def _bodies(
     return {**known, **tx.trajectories.bodies(wanted, turns=turns)}
 
 
+def _urgent(tx: Transaction, case: Case, rung: Rung, check: NewCheck) -> NewCheck:
+    """What replaces evidence goes before what adds some; people have as long as they had the first time."""
+    deadline = tx.now() + case.ladder.spec.deadline_s if rung.tier is Tier.LAB else None
+    return check._replace(priority=AGAIN_PRIORITY, deadline=deadline)
+
+
 def _demand(case: Case, rung: Rung, ref: CheckRef) -> NewDemand:
+    before = [one.quote for one in case.demands if one.path == rung.path and one.reason in VERIFIED_AGAIN]
     return NewDemand(
         trajectory=case.standing.pk,
         path=rung.path,
@@ -236,16 +252,17 @@ def _demand(case: Case, rung: Rung, ref: CheckRef) -> NewDemand:
         tier=rung.tier,
         state=DemandState.REQUESTED,
         check=ref.pk,
-        reason=STEP_REASON,
+        reason=AGAIN_REASON if before else STEP_REASON,
+        quote=max(before, default=0.0),
     )
 
 
-def _mark(tx: Transaction, cases: Sequence[Case]) -> list[Case]:
+def _mark(tx: Transaction, cases: Sequence[Case], reopened: Collection[int]) -> list[Case]:
     """Flag the cases that the policy must look at again; returns all cases, as they now stand."""
     changed: dict[bool, list[int]] = {True: [], False: []}
     marked: list[Case] = []
     for case in cases:
-        needs = _needs_decision(case)
+        needs = _needs_decision(case, reopened=case.standing.pk in reopened)
         if needs != case.standing.needs_decision:
             changed[needs].append(case.standing.pk)
             case = replace(case, standing=case.standing._replace(needs_decision=needs))
@@ -256,12 +273,12 @@ def _mark(tx: Transaction, cases: Sequence[Case]) -> list[Case]:
     return marked
 
 
-def _needs_decision(case: Case) -> bool:
+def _needs_decision(case: Case, *, reopened: bool) -> bool:
     """Whether the case rests and something has ended that the policy has not seen."""
     standing = case.standing
     if standing.cancelled or not standing.finished or not standing.identified:
         return False
-    if standing.status is RewardStatus.FINAL:
+    if standing.status is RewardStatus.FINAL and not reopened:
         return False
     if not case.passed(up_to=Tier.FAST) or case.gate_broken():
         return False

@@ -20,20 +20,27 @@ from verifier_service.domain.states import RewardStatus
 
 
 def settle(
-    tx: Transaction, beliefs: Beliefs, cases: Sequence[Case], *, closing: bool = False
+    tx: Transaction,
+    beliefs: Beliefs,
+    cases: Sequence[Case],
+    *,
+    closing: bool = False,
+    correcting: bool = False,
 ) -> dict[int, Issued]:
     """Append a revision for every case whose reward changed, and write back how far waits are met. Returns
     what was issued, by trajectory.
 
     While a fast check is live nothing is issued, so a case gets one record for its whole fast tier.
     ``final`` is superseded only by evidence from people. What a better model alone changes is told when it
-    moves the reward by more than 0.02 and half a standard deviation.
+    moves the reward by more than 0.02 and half a standard deviation. ``correcting``: evidence was taken
+    back, so what was told of these cases is superseded at once, whatever it was.
     """
     now = datetime.fromtimestamp(tx.now(), tz=UTC)
     drafts: dict[tuple[str, str], list[tuple[Case, Draft, str]]] = {}
     updates: list[StandingUpdate] = []
     for case in cases:
-        if not closing and case.live(up_to=Tier.FAST):
+        told = correcting and case.standing.seq is not None
+        if not closing and not told and case.live(up_to=Tier.FAST):
             if case.standing.met != MET_NOTHING:
                 updates.append(_update(case, None, MET_NOTHING))
             continue
@@ -41,7 +48,9 @@ def settle(
         model = tx.models.current(ladder_of(standing)) if beliefs.learns(case.ladder) else None
         draft = score(case, beliefs.estimate(case.ladder, case.rung_evidence(), model), closing=closing)
         mark = fingerprint(case, draft)
-        if (mark == standing.fingerprint and not _moved(standing, draft)) or _is_settled(case, draft):
+        same = mark == standing.fingerprint
+        stands = _is_settled(case, draft) and not correcting and (same or not case.renewed())
+        if (same and not _moved(standing, draft)) or stands:
             met = met_rank(case, standing.status)
             if met != standing.met:
                 updates.append(_update(case, None, met))
@@ -97,7 +106,7 @@ def _moved(standing: Standing, draft: Draft) -> bool:
 
 
 def _is_settled(case: Case, draft: Draft) -> bool:
-    """A final record stands, unless people spoke after it."""
+    """A final record stands, unless people spoke after it, or its evidence was renewed."""
     if case.standing.status is not RewardStatus.FINAL:
         return False
     return draft.tier is not Tier.LAB

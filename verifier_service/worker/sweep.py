@@ -26,6 +26,7 @@ AWAY_PAUSE_S = 0.5
 DECIDING_S = 2.0
 SAY_S = 1.0
 LONG_S = 0.5
+RETRACTING_S = 1.0
 RUNS_PER_TICK = 64
 REVIEWS_PER_TICK = 32
 DRAIN_LIMIT = 20
@@ -140,6 +141,7 @@ class Sweep:
         self._guarded("opening reviews", self._open_reviews)
         self._guarded("applying decisions", lambda: service.mend(self._apply_due))
         self._guarded("deadlines", lambda: service.mend(lambda tx: Left(pks=tuple(desk.expire(tx)))))
+        self._guarded("retracting", self._retract)
         with service.store.read() as tx:
             closing = tx.runs.in_state(RunState.CLOSING)
             holding = tx.runs.holding(MAX_HOLDING)
@@ -174,6 +176,19 @@ class Sweep:
         took = time.monotonic() - began
         if took > LONG_S:
             self._rests[place] = began + 10 * took
+
+    def _retract(self) -> None:
+        """Go on with what was taken back, for a share of the time; the oldest first."""
+        until = time.monotonic() + RETRACTING_S
+        with self._service.store.read() as tx:
+            pending = tx.retractions.open(RUNS_PER_TICK)
+        for place in pending:
+            self._guarded(f"retraction {place}", partial(self._work_off, *place, until))
+
+    def _work_off(self, project: str, retraction: str, until: float) -> None:
+        while time.monotonic() < until:
+            if not self._service.retract_step(project, retraction):
+                return
 
     def _apply_due(self, tx: Transaction) -> Left:
         return Left(pks=tuple(desk.apply_due(tx, self._service.catalog, self._service.tariff)))

@@ -171,6 +171,14 @@ class Trajectories(Protocol):
         first: what a close still has to finish."""
         ...
 
+    def reopen(self, pks: Collection[int]) -> None:
+        """Evidence was taken back: what the policy had decided rests on something else now."""
+        ...
+
+    def unidentify(self, subjects: Mapping[int, str]) -> None:
+        """Go back to raw digests: what had been found to be the candidate was wrong."""
+        ...
+
     def set_needs_decision(self, pks: Collection[int], needs: bool) -> None:
         """Mark cases for the policy, or clear the mark."""
         ...
