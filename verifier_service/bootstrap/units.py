@@ -308,7 +308,6 @@ class Service:
 
         return self.event(step)
 
-<<<<<<< HEAD
     def learn_costs(self) -> int:
         """Learn from a part of the attempts that ended since the last time; returns how many there were."""
         return self.unit(lambda tx: learn_costs.learn_costs(tx, self.catalog, self.costs))
@@ -316,7 +315,7 @@ class Service:
     def pricing(self, tx: Transaction) -> Pricing:
         """Expected prices as learned by now."""
         return Pricing(self.catalog, self.tariff, self.costs, tx.costs.fits())
-=======
+
     def retract(self, project: str, wanted: NewRetraction, by: Key) -> RetractionAnswer:
         """Say how much a retraction would concern, or store it: the sweep works it off.
 
@@ -346,7 +345,6 @@ class Service:
         done, followed = self.unit(step)
         self._announce(followed)
         return not done
->>>>>>> 75cfd73 (wip)
 
     def close_step(self, project: str, run: str) -> bool:
         """One step of closing a run; True when it is closed."""
