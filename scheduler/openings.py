@@ -16,6 +16,7 @@ from verifier_service.domain.decisions import PolicyCase, TierOption
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ladders import Ladder
 
+CERTAIN_SD = 0.01  # of the reward: nothing is bought below it
 HALF = 0.5  # of the variance stays after a level of which nothing is known, neither declared nor learned
 
 
@@ -87,6 +88,8 @@ def _offered(
     if estimate is None or estimate.mean is None or estimate.tier.rank >= ladder.spec.truth.rank:
         return None
     if case.soft_rejected and estimate.tier is Tier.FAST:
+        return None
+    if estimate.outcome_variance < CERTAIN_SD * CERTAIN_SD:
         return None
     by_tier = {option.tier: option for option in case.options}
     offered: list[TierOption | None] = []

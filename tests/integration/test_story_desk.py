@@ -20,14 +20,14 @@ GOLD = {"reference": {"smiles": "CCO"}}
 
 
 def test_a_decision_before_the_deadline_counts_although_its_grace_ends_after_it(told: Story) -> None:
-    told.put_ladder(LADDER | {"deadline_s": 2.0})
+    told.put_ladder(LADDER | {"deadline_s": 5.0})
     told.submit("r", {"id": "t", "answer": GOOD})
     told.rest()
     review = claim(told)
     with told.service.store.begin() as tx:
         decision = ReviewDecision(reviewer="ann", verdict="reject", reason="explosive")
-        desk.decide_review(tx, PROJECT, review, decision, grace_s=3.0)
-    time.sleep(2.2)
+        desk.decide_review(tx, PROJECT, review, decision, grace_s=6.0)
+    time.sleep(5.2)
     told.rest()
     assert told.latest("r", "t").status is RewardStatus.PROVISIONAL
     told.until(lambda: told.standing("r", "t").met == MET_FINAL)

@@ -60,6 +60,7 @@ def _shown(whole: WholeCase, now: float, *, gold: bool) -> CaseAnswer:
         decision=standing.decision,
         waiting=tuple(waiting_for(whole.case, now, whole.queueing, whole.stuck)),
         demands=tuple(_demand(demand, whole.queueing) for demand in whole.case.demands),
+        decisions=tuple(whole.decisions),
         rewards=tuple(whole.history),
     )
 

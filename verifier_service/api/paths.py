@@ -44,4 +44,5 @@ TrajectoryId = Annotated[PathId, Path(description="The trajectory's id; a slash 
 GroupId = Annotated[PathId, Path(description="The group's id; a slash in it is written %2F.")]
 LadderName = Annotated[PathId, Path(description="The ladder's name; a slash in it is written %2F.")]
 ReviewId = Annotated[PathId, Path(description="The review's id.")]
+AlarmId = Annotated[PathId, Path(description="The alarm's id.")]
 KeyId = Annotated[PathId, Path(description="The key's id, the part of a token before the dot.")]

@@ -294,8 +294,8 @@ class Service:
         """Tell what a new model has moved, a part of it; returns where to go on."""
 
         def step(tx: Transaction) -> Step[int | None]:
-            left, further = learn.changed(tx, key, after)
-            return Step(further, left.pks)
+            pks, further = learn.changed(tx, key, after)
+            return Step(further, pks)
 
         return self.event(step)
 

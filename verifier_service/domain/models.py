@@ -73,3 +73,15 @@ class RaisedAlarm(Alarm):
     ladder_version: int
     raised_at: datetime
     cleared_at: datetime | None = None
+
+
+class AlarmList(Record):
+    """``GET /v1/alarms``."""
+
+    alarms: tuple[RaisedAlarm, ...]
+
+
+class ModelList(Record):
+    """``GET /v1/models``."""
+
+    models: tuple[ModelSummary, ...]

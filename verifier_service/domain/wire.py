@@ -51,6 +51,7 @@ from pydantic import Field
 
 from verifier_service.domain.advantages import Estimator as Estimator
 from verifier_service.domain.costs import ExpectedCost
+from verifier_service.domain.decisions import LoggedDecision
 from verifier_service.domain.evidence import Cost, Evidence, Failure, Tier
 from verifier_service.domain.history import Attempt
 from verifier_service.domain.ladders import Ladder
@@ -273,8 +274,16 @@ class CaseView(Record):
     answer: str | JsonObject | None = None
     metadata: JsonObject = {}
     demands: tuple[DemandLine, ...] = ()
+    decisions: tuple[LoggedDecision, ...] = ()
     rewards: tuple[RewardRecord, ...] = ()
     created_at: datetime
+
+
+class DecisionPage(Record):
+    """Lines of a run's log of decisions, and the position to go on from."""
+
+    decisions: tuple[LoggedDecision, ...]
+    next: int
 
 
 class CancelResponse(Record):

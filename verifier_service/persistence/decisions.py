@@ -6,12 +6,14 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, select, update
+from sqlalchemy import ColumnElement, Row, case, func, select, update
 
 from verifier_service.domain.decisions import Estimate, LoggedDecision
 from verifier_service.domain.evidence import Tier
+from verifier_service.domain.insight import Foretold, PricePoint, TierSpend
 from verifier_service.domain.models import Alarm, LadderKey, RaisedAlarm
 from verifier_service.domain.ports.models import Audit, NewDecision, Watch
+from verifier_service.domain.states import DemandState
 from verifier_service.persistence import tables
 from verifier_service.persistence.bulk import NOW, insert_new
 from verifier_service.persistence.database import Database, clean, clock, finite, sql
@@ -47,6 +49,83 @@ class SqlDecisions:
         mine = _logged().where(decisions.c.run == run_key(project, run), decisions.c.pk > after)
         rows = self._db.all(mine.order_by(decisions.c.pk).limit(limit))
         return [_line(row) for row in rows], rows[-1].pk if rows else None
+
+    def foretold(self, project: str, run: str, limit: int) -> list[Foretold]:
+        rewards, demands, checks = tables.rewards, tables.demands, tables.checks
+        found = (
+            select(decisions, _cases.c.ladder, _cases.c.outcome.label("found"), checks.c.verifier)
+            .add_columns(checks.c.version)
+            .join(_cases, _cases.c.pk == decisions.c.trajectory)
+            .join(rewards, (rewards.c.run == _cases.c.run) & (rewards.c.seq == _cases.c.seq))
+            .outerjoin(
+                demands,
+                (demands.c.trajectory == decisions.c.trajectory)
+                & (demands.c.tier == decisions.c.level)
+                & (demands.c.role == "measure")
+                & (demands.c.state == DemandState.SATISFIED.value),
+            )
+            .outerjoin(checks, checks.c.pk == demands.c.check_pk)
+            .where(decisions.c.run == run_key(project, run), decisions.c.action == "request")
+            .where(decisions.c.outcome.is_not(None), decisions.c.level != decisions.c.tier)
+            .where(rewards.c.tier == decisions.c.tier, _cases.c.outcome.is_not(None))
+        )
+        rows = self._db.all(found.order_by(decisions.c.pk.desc()).limit(limit))
+        return [
+            Foretold(
+                ladder=row.ladder,
+                level=Tier(row.level),
+                truth=Tier(row.tier),
+                verifier=row.verifier,
+                version=row.version,
+                outcome=row.outcome,
+                low=row.low,
+                high=row.high,
+                found=row.found,
+                audited=row.audited,
+                propensity=row.propensity,
+            )
+            for row in {row.pk: row for row in rows}.values()
+        ]
+
+    def spend(self, project: str, run: str) -> list[TierSpend]:
+        found = (
+            select(
+                decisions.c.tier,
+                func.count().label("n"),
+                func.sum(decisions.c.quote).label("quoted"),
+                func.sum(func.coalesce(decisions.c.utility, 0.0)).label("worth"),
+            )
+            .where(decisions.c.run == run_key(project, run), decisions.c.action == "request")
+            .group_by(decisions.c.tier)
+        )
+        spent = [
+            TierSpend(tier=Tier(row.tier), requests=row.n, quoted=row.quoted, worth=row.worth)
+            for row in self._db.all(found)
+        ]
+        return sorted(spent, key=lambda one: one.tier.rank)
+
+    def prices(self, project: str, run: str, points: int) -> list[PricePoint]:
+        asked = case((decisions.c.action == "request", decisions.c.quote), else_=0.0)
+        parts = (
+            select(
+                decisions.c.decided_at,
+                decisions.c.price,
+                asked.label("quoted"),
+                func.ntile(points).over(order_by=decisions.c.pk).label("part"),
+            )
+            .where(decisions.c.run == run_key(project, run))
+            .subquery()
+        )
+        found = select(
+            func.max(parts.c.decided_at).label("until"),
+            func.avg(parts.c.price).label("price"),
+            func.sum(parts.c.quoted).label("quoted"),
+        ).group_by(parts.c.part)
+        shown: list[PricePoint] = []
+        for row in self._db.all(found.order_by(parts.c.part)):
+            before = shown[-1].quoted if shown else 0.0
+            shown.append(PricePoint(until=moment(row.until), price=row.price, quoted=before + row.quoted))
+        return shown
 
     def audits(self, ladder: LadderKey, after: int, limit: int) -> list[Audit]:
         found = (
@@ -92,6 +171,11 @@ class SqlAlarms:
     def of_project(self, project: str, limit: int) -> list[RaisedAlarm]:
         mine = select(alarms).where(alarms.c.project == project).order_by(alarms.c.pk.desc()).limit(limit)
         return [_alarm(row) for row in self._db.all(mine)]
+
+    def get(self, project: str, alarm: str) -> RaisedAlarm | None:
+        this = select(alarms).where(alarms.c.project == project, alarms.c.id == alarm)
+        row = self._db.first(this)
+        return None if row is None else _alarm(row)
 
     def clear(self, project: str, alarm: str) -> bool:
         this = update(alarms).where(alarms.c.project == project, alarms.c.id == alarm, sql(STANDING))

@@ -16,6 +16,7 @@ from verifier_service.domain.states import RewardStatus
 from verifier_service.persistence import tables
 from verifier_service.persistence.database import Database, clock, sql
 from verifier_service.persistence.ledger import accounts_of
+from verifier_service.persistence.model_tables import decisions
 from verifier_service.persistence.tenancy import moment
 
 _runs = tables.runs
@@ -159,6 +160,7 @@ class SqlRuns:
             statuses=statuses,
             tiers=self._tiers(key),
             settled_per_tier=self._settled(key),
+            price={"compute": self._price(key, human=False), "human": self._price(key, human=True)},
         )
 
     def _find(self, project: str, run: str) -> Run | None:
@@ -217,6 +219,13 @@ class SqlRuns:
                 )
             this = (accounts.c.run == account.run, accounts.c.kind == account.kind)
             self._db.run(update(accounts).where(*this).values(credit_limit=limit))
+
+    def _price(self, run: int, *, human: bool) -> float | None:
+        """What a credit had to buy when the policy last priced one."""
+        lab = decisions.c.tier == Tier.LAB.value
+        mine = select(decisions.c.price).where(decisions.c.run == run, decisions.c.price.is_not(None))
+        row = self._db.first(mine.where(lab if human else ~lab).order_by(decisions.c.pk.desc()).limit(1))
+        return None if row is None else row.price
 
     def _statuses(self, run: int) -> dict[str, int]:
         cases = tables.trajectories

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from verifier_service.domain.cases import Body, Case
 from verifier_service.domain.checks import CheckView
+from verifier_service.domain.decisions import LoggedDecision
 from verifier_service.domain.errors import NotFound
 from verifier_service.domain.evidence import WORKED_TIERS
 from verifier_service.domain.history import Queueing
@@ -26,6 +27,7 @@ class WholeCase:
     case: Case
     body: Body
     history: list[RewardRecord]
+    decisions: list[LoggedDecision]
     queueing: Mapping[int, Queueing]
     stuck: Mapping[int, str]
 
@@ -43,6 +45,7 @@ def whole_case(tx: Transaction, catalog: Catalog, project: str, run: str, trajec
         case=case,
         body=tx.trajectories.bodies([pk])[pk],
         history=tx.rewards.history(project, run, trajectory),
+        decisions=tx.decisions.of_trajectory(pk),
         queueing=queueing,
         stuck=_stuck(tx, catalog, checks, queueing),
     )

@@ -9,7 +9,6 @@ from verifier_service.domain.ladders import Ladder
 from verifier_service.domain.models import Example, LadderKey
 from verifier_service.domain.ports.policy import Beliefs
 from verifier_service.domain.ports.store import Transaction
-from verifier_service.services.maintain import Left
 
 MOST_EXAMPLES = 1_000  # with their truth, and as many with less
 LOOKED_AT = 512
@@ -59,8 +58,8 @@ def keep(tx: Transaction, key: LadderKey, model: FittedModel) -> bool:
     return kept
 
 
-def changed(tx: Transaction, key: LadderKey, after: int) -> tuple[Left, int | None]:
+def changed(tx: Transaction, key: LadderKey, after: int) -> tuple[list[int], int | None]:
     """The next cases whose provisional reward a new model may have moved, and where to go on; ``None`` at
     the end."""
     pks = tx.trajectories.provisional(key, after, LOOKED_AT)
-    return Left(pks=tuple(pks)), pks[-1] if len(pks) == LOOKED_AT else None
+    return pks, pks[-1] if len(pks) == LOOKED_AT else None

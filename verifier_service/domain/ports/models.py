@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from verifier_service.domain.decisions import Decision, Estimate, FittedModel, LoggedDecision
 from verifier_service.domain.evidence import Tier
+from verifier_service.domain.insight import Foretold, PricePoint, TierSpend
 from verifier_service.domain.models import Alarm, LadderKey, ModelSummary, RaisedAlarm
 
 
@@ -90,6 +91,18 @@ class DecisionLog(Protocol):
         """Decisions of a run behind a position, oldest first, and the position of the last."""
         ...
 
+    def foretold(self, project: str, run: str, limit: int) -> list[Foretold]:
+        """Logged beliefs whose truth is known by now, the latest first."""
+        ...
+
+    def spend(self, project: str, run: str) -> list[TierSpend]:
+        """What was requested, by tier."""
+        ...
+
+    def prices(self, project: str, run: str, points: int) -> list[PricePoint]:
+        """The log in at most ``points`` stretches of equal length."""
+        ...
+
     def audits(self, ladder: LadderKey, after: int, limit: int) -> list[Audit]:
         """Audits of a ladder behind a position, in order, as far as each of them has ended."""
         ...
@@ -116,6 +129,10 @@ class Alarms(Protocol):
 
     def of_project(self, project: str, limit: int) -> list[RaisedAlarm]:
         """Newest first, cleared ones too."""
+        ...
+
+    def get(self, project: str, alarm: str) -> RaisedAlarm | None:
+        """One alarm."""
         ...
 
     def clear(self, project: str, alarm: str) -> bool:
