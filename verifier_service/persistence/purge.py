@@ -15,6 +15,7 @@ from verifier_service.domain.states import LIVE_CHECKS
 from verifier_service.persistence import tables
 from verifier_service.persistence.checks import SqlChecks
 from verifier_service.persistence.database import Database, clock, ordered, sql
+from verifier_service.persistence.model_tables import decisions
 from verifier_service.persistence.runs import run_key
 from verifier_service.persistence.webhook_tables import deliveries, webhooks
 from verifier_service.persistence.worker_tables import attempts
@@ -68,6 +69,7 @@ class SqlRetention:
         states = self._locked(checks)
         self._delete(_demands, _demands.c.trajectory, pks)
         self._delete(_bodies, _bodies.c.trajectory, pks)
+        self._delete(decisions, decisions.c.trajectory, pks)
         self._delete(_cases, _cases.c.pk, pks)
         SqlChecks(self._db).withdraw([pk for pk, state in states.items() if state in LIVE_CHECKS])
         self._drop_uncited(checks)

@@ -244,7 +244,12 @@ def _urgent(tx: Transaction, case: Case, rung: Rung, check: NewCheck) -> NewChec
 
 
 def _demand(case: Case, rung: Rung, ref: CheckRef) -> NewDemand:
-    before = [one.quote for one in case.demands if one.path == rung.path and one.reason in VERIFIED_AGAIN]
+    """The quote of what is verified again is what it cost before, whoever paid."""
+    before = [
+        max(one.quote, one.check.credits if one.check is not None else 0.0)
+        for one in case.demands
+        if one.path == rung.path and one.reason in VERIFIED_AGAIN
+    ]
     return NewDemand(
         trajectory=case.standing.pk,
         path=rung.path,
