@@ -19,7 +19,7 @@ from scheduler.chain_step import Labels, Pattern, Scaling, Step, fit_step
 from scheduler.observations import Declared, Floats, Observations
 from verifier_service.domain.errors import InvalidInput
 
-FORMAT = "chain/1"
+FORMAT = "chain/2"
 PSEUDO_SHARE = 0.3
 
 
@@ -58,7 +58,7 @@ class Chain:
         declared: Declared,
         *,
         noise: float = 0.0,
-        seed: int = 0,  # noqa: ARG003
+        seed: int = 0,
     ) -> Chain:
         """Fit every regression.
 
@@ -77,7 +77,8 @@ class Chain:
         steps: dict[Pattern, Step] = {}
         for pattern in patterns_below(levels):
             labels = _labels(pattern, seen, steps, scaling)
-            steps[pattern] = fit_step(pattern, labels, declared, scaling)
+            rng = np.random.default_rng((seed, *pattern))
+            steps[pattern] = fit_step(pattern, labels, seen, declared, scaling, rng)
         return cls(steps, scaling, levels, float(noise), int((~np.isnan(truth)).sum()))
 
     def believe(self, x: npt.ArrayLike, y: npt.ArrayLike) -> Belief:

@@ -1,4 +1,4 @@
-"""Weighted ridge regression with leave-one-out residuals in closed form."""
+"""Ridge regression in its dual form, with leave-one-out residuals in closed form."""
 
 from __future__ import annotations
 
@@ -8,47 +8,39 @@ import numpy as np
 
 from scheduler.observations import Floats
 
-PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
-TRIMMED = 0.05
-LEVERAGE = 1.0 - 1e-9
+LEAST_FREEDOM = 1e-9
+RANK = 1e-12
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Ridge:
-    """Coefficients (q,) and what leaving each row out would have left as its residual (n,)."""
+class Spectrum:
+    """Eigenvalues (m,) and eigenvectors (n, m) of D D' for a design D (n, q); without those whose
+    eigenvalue is 0 where q < n."""
 
-    coefficients: Floats
-    penalty: float
-    left_out: Floats
+    values: Floats
+    vectors: Floats
+    complete: bool
 
+    @classmethod
+    def of(cls, design: Floats) -> Spectrum:
+        n, q = design.shape
+        if n <= q:
+            values, vectors = np.linalg.eigh(design @ design.T)
+            return cls(np.maximum(values, 0.0), vectors, True)
+        values, right = np.linalg.eigh(design.T @ design)
+        kept = values > RANK * max(float(values[-1]), np.finfo(float).tiny)
+        return cls(values[kept], design @ right[:, kept] / np.sqrt(values[kept]), False)
 
-def fit_ridge(
-    basis: Floats,
-    target: Floats,
-    weight: Floats,
-    multipliers: Floats,
-    penalties: tuple[float, ...] = PENALTIES,
-) -> Ridge:
-    """Least sum of w (t - B c)^2 + penalty * sum of m c^2, the penalty by trimmed leave-one-out error.
+    def solve(self, target: Floats, nugget: float) -> tuple[Floats, Floats]:
+        """(a, d): a = A^-1 target and d the diagonal of A^-1, where A = D D' + nugget.
 
-    ``basis`` (n, q), ``target`` and ``weight`` (n,), ``multipliers`` (q,) positive. The leave-one-out
-    residual is e / (1 - h), h the row's leverage (Allen 1974, PRESS).
-    """
-    root = np.sqrt(weight)
-    design = (root[:, None] * basis) / np.sqrt(multipliers)
-    left, singular, right = np.linalg.svd(design, full_matrices=False)
-    along = left.T @ (root * target)
-    shrinks = [singular**2 / (singular**2 + penalty) for penalty in penalties]
-    left_out = [
-        (root * target - left @ (shrink * along)) / (1.0 - np.minimum(left**2 @ shrink, LEVERAGE)) / root
-        for shrink in shrinks
-    ]
-    best = int(np.argmin([trimmed_mean(residual**2, weight) for residual in left_out]))
-    solution = right.T @ (singular / (singular**2 + penalties[best]) * along)
-    return Ridge(solution / np.sqrt(multipliers), penalties[best], left_out[best])
-
-
-def trimmed_mean(values: Floats, weight: Floats, share: float = TRIMMED) -> float:
-    """Weighted mean without the largest ``share`` of the values."""
-    kept = np.argsort(values, kind="stable")[: max(1, int(np.ceil(len(values) * (1.0 - share))))]
-    return float(np.average(values[kept], weights=weight[kept]))
+        The ridge coefficients of D with penalty ``nugget`` are D' a, and the residual at a row that was
+        left out is a / d (Rasmussen and Williams 2006, eq. 5.12).
+        """
+        along = self.vectors.T @ target
+        if self.complete:
+            inverse = 1.0 / (self.values + nugget)
+            return self.vectors @ (inverse * along), self.vectors**2 @ inverse
+        shrink = self.values / (self.values + nugget)
+        freedom = np.maximum(1.0 - self.vectors**2 @ shrink, LEAST_FREEDOM)
+        return (target - self.vectors @ (shrink * along)) / nugget, freedom / nugget

@@ -59,7 +59,7 @@ def fit_spread(
     ``prior_count`` further residuals (scaled inverse chi-squared), so that with none it is all there is.
     """
     total = float(weight.sum())
-    mean = (prior * prior_count + float(weight @ squares)) / (prior_count + total)
+    mean = (prior * prior_count + float(weight @ squares)) / (max(prior_count + total, 1e-12))
     if len(prediction) < 2:
         return Spread(np.zeros(1), np.full(1, mean), mean, interval_scale(np.empty(0), np.empty(0)))
     order = np.argsort(prediction, kind="stable")

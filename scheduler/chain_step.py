@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from scheduler.chain_ridge import fit_ridge
+from scheduler.chain_average import Average, Family, Problem, fit_average
+from scheduler.chain_smooth import Smooth
 from scheduler.chain_spread import Spread, fit_spread
 from scheduler.observations import Booleans, Declared, DeclaredLine, Floats, Observations
 
 Pattern = tuple[int, ...]
 PRIOR_COUNT = 3.0
-CONSTANT, TOP_LEVEL = 0.001, 0.01
+DECLARED_COUNT = 2.0
+ENOUGH = 30
 BEND = 0.8  # mean of |z| for a standard normal
 CLIP = 6.0
 
@@ -45,26 +48,29 @@ class Scaling:
         return {name: getattr(self, name).tolist() for name in self.__slots__}
 
     @classmethod
-    def from_json(cls, document: dict[str, Any]) -> Scaling:
+    def from_json(cls, document: Mapping[str, Any]) -> Scaling:
         return cls(*(np.array(document[name], dtype=np.float64) for name in cls.__slots__))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Step:
-    """Truth = declared line of ``level`` (-1: the prior mean) + basis @ coefficients."""
+    """Truth = declared line of ``level`` (-1: the prior mean) + what was learnt of the difference."""
 
     pattern: Pattern
     level: int
     line: DeclaredLine
     coefficients: Floats
+    smooth: Smooth | None
     spread: Spread
     labels: int
 
     def mean(self, x: Floats, y: Floats, scaling: Scaling) -> Floats:
-        offset = declared_values(self.level, self.line, y)
-        if not len(self.coefficients):
-            return offset
-        found: Floats = offset + basis_of(self.pattern, x, y, scaling) @ self.coefficients
+        """Mean of the truth at rows in which all levels of the pattern are known, (n,)."""
+        found = declared_values(self.level, self.line, y)
+        if len(self.coefficients):
+            found = found + basis_of(self.pattern, x, y, scaling) @ self.coefficients
+        if self.smooth is not None:
+            found = found + self.smooth.at(inputs_of(self.pattern, x, y, scaling))
         return found
 
     def as_json(self) -> dict[str, Any]:
@@ -73,17 +79,20 @@ class Step:
             "level": self.level,
             "line": [self.line.intercept, self.line.slope, self.line.sigma],
             "coefficients": self.coefficients.tolist(),
+            "smooth": None if self.smooth is None else self.smooth.as_json(),
             "spread": self.spread.as_json(),
             "labels": self.labels,
         }
 
     @classmethod
-    def from_json(cls, document: dict[str, Any]) -> Step:
+    def from_json(cls, document: Mapping[str, Any]) -> Step:
+        smooth = document["smooth"]
         return cls(
             pattern=tuple(document["pattern"]),
             level=int(document["level"]),
             line=DeclaredLine(*document["line"]),
             coefficients=np.array(document["coefficients"], dtype=np.float64),
+            smooth=None if smooth is None else Smooth.from_json(smooth),
             spread=Spread.from_json(document["spread"]),
             labels=int(document["labels"]),
         )
@@ -99,29 +108,71 @@ class Labels:
     weight: Floats
 
     def only(self, rows: Booleans) -> Labels:
-        seen = self.seen
-        kept = Observations(seen.x[rows], seen.y[rows], seen.weight[rows], seen.key[rows])
-        return Labels(kept, self.target[rows], self.extra[rows], self.weight[rows])
+        return Labels(self.seen.only(rows), self.target[rows], self.extra[rows], self.weight[rows])
 
 
-def fit_step(pattern: Pattern, labels: Labels, declared: Declared, scaling: Scaling) -> Step:
-    """The step of ``pattern`` from rows in which all its levels were bought."""
+def fit_step(
+    pattern: Pattern,
+    labels: Labels,
+    everybody: Observations,
+    declared: Declared,
+    scaling: Scaling,
+    rng: np.random.Generator,
+) -> Step:
+    """The step of ``pattern`` from rows in which all its levels were bought.
+
+    Few labels count beside the declared line as if it rested on two; a wide prior counts for less, by
+    its variance.
+    """
     level, line = declared.best(pattern)
-    prior = line.sigma**2
     n = len(labels.target)
-    measured = int((labels.extra == 0).sum())
+    prior = line.sigma**2
     if n == 0:
-        spread = fit_spread(np.empty(0), np.empty(0), np.empty(0), prior=prior, prior_count=PRIOR_COUNT)
-        return Step(pattern, level, line, np.empty(0), spread, 0)
+        none = np.empty(0)
+        spread = fit_spread(none, none, none, prior=prior, prior_count=PRIOR_COUNT)
+        return Step(pattern, level, line, none, None, spread, 0)
     seen = labels.seen
     offset = declared_values(level, line, seen.y)
-    basis = basis_of(pattern, seen.x, seen.y, scaling)
     weight = labels.weight / labels.weight.mean()
-    ridge = fit_ridge(basis, labels.target - offset, weight, multipliers_of(pattern, basis.shape[1]))
-    squares = ridge.left_out**2 + labels.extra
-    fitted = offset + basis @ ridge.coefficients
-    spread = fit_spread(fitted, squares, weight, prior=prior, prior_count=PRIOR_COUNT if n < 30 else 1e-9)
-    return Step(pattern, level, line, ridge.coefficients, spread, measured)
+    linear = basis_of(pattern, seen.x, seen.y, scaling)
+    inputs = inputs_of(pattern, seen.x, seen.y, scaling)
+    problem = Problem(linear, 2 if pattern else 1, inputs, labels.target - offset, weight)
+    families: tuple[Family, ...] = ("smooth", "free", "shift", "line") if level >= 0 else ("smooth", "free")
+    whole = _rows_with(pattern, everybody)
+    average = fit_average(problem, inputs_of(pattern, whole.x, whole.y, scaling), families, rng)
+    found = _beside_declared(average, problem, level, prior)
+    fitted = offset + linear @ found.coefficients
+    if found.smooth is not None:
+        fitted = fitted + found.smooth.at(inputs)
+    squares = found.left_out**2 + labels.extra
+    count = PRIOR_COUNT * max(0.0, 1.0 - n / ENOUGH)
+    spread = fit_spread(fitted, squares, weight, prior=prior, prior_count=count)
+    measured = int((labels.extra == 0).sum())
+    return Step(pattern, level, line, found.coefficients, found.smooth, spread, measured)
+
+
+def _beside_declared(average: Average, problem: Problem, level: int, prior: float) -> Average:
+    """The average, drawn toward the declared line while labels are few."""
+    n = len(problem.target)
+    count = DECLARED_COUNT * max(0.0, 1.0 - n / ENOUGH)
+    if level < 0:
+        variance = float(np.average(average.left_out**2, weights=problem.weight))
+        count *= min(1.0, variance / prior)
+    share = n / (n + count)
+    smooth = None if average.smooth is None else average.smooth.times(share)
+    left_out = share * average.left_out + (1.0 - share) * problem.target
+    return Average(share * average.coefficients, smooth, left_out)
+
+
+def _rows_with(pattern: Pattern, seen: Observations) -> Observations:
+    rows: Booleans = np.isfinite(seen.y[:, list(pattern)]).all(axis=1)
+    return seen.only(rows)
+
+
+def inputs_of(pattern: Pattern, x: Floats, y: Floats, scaling: Scaling) -> Floats:
+    """Columns of the smooth functions: the pattern's levels and the features, standardised; (n, d)."""
+    levels = [np.clip(scaling.level(y, k), -CLIP, CLIP) for k in pattern[::-1]]
+    return np.column_stack([*levels, scaling.features(x)])
 
 
 def declared_values(level: int, line: DeclaredLine, y: Floats) -> Floats:
@@ -142,15 +193,6 @@ def basis_of(pattern: Pattern, x: Floats, y: Floats, scaling: Scaling) -> Floats
         columns.append(np.column_stack([top, *others, bent**2 - 1.0, np.abs(bent) - BEND]))
     columns.append(scaling.features(x))
     return np.hstack(columns)
-
-
-def multipliers_of(pattern: Pattern, width: int) -> Floats:
-    """Penalty multipliers of the basis."""
-    found = np.ones(width)
-    found[0] = CONSTANT
-    if pattern:
-        found[1] = TOP_LEVEL
-    return found
 
 
 def _moments(values: Floats) -> tuple[Floats, Floats]:

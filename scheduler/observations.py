@@ -78,11 +78,15 @@ class Observations:
         """Column of the truth."""
         return int(self.y.shape[1]) - 1
 
+    def only(self, rows: Booleans | Ints) -> Observations:
+        """Some of the rows."""
+        return Observations(self.x[rows], self.y[rows], self.weight[rows], self.key[rows])
+
     def sorted(self) -> Observations:
         """The same rows in the order of their keys (rows with equal keys: of their content)."""
         columns = (*self.x.T[::-1], *self.y.T[::-1], self.weight, self.key)
         order = np.lexsort(columns)
-        return Observations(self.x[order], self.y[order], self.weight[order], self.key[order])
+        return self.only(order)
 
 
 @dataclass(frozen=True, slots=True)
