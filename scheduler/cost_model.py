@@ -3,9 +3,11 @@
 ln(CPU seconds) = a + b ln(size / typical size) + e, with e from Student's t distribution of 4 degrees of
 freedom, so that a run on a stalled machine, or one that hardly converged, does not move the line (Lange,
 Little and Taylor, J. Am. Stat. Assoc. 1989, 84, 881; fitted by their EM algorithm). What the verifier
-declares is the prior: a ~ N(ln typical CPU seconds, 1), b ~ N(declared exponent, 0.5^2), b >= 0, and a
-spread that counts as much as four attempts. The spread that is told is that above the line (the root mean
-square of what took longer): times are skewed, and who sets money aside asks how long it may take.
+declares is the prior: a about ln(typical CPU seconds), scale 1, with the same tails, so that a few attempts
+on another machine outweigh it; b ~ N(declared exponent, 0.5^2), for that is how the method scales, and not
+below 0; and a spread that counts as much as four attempts. The spread that is told is that above the line
+(the root mean square of what took longer): times are skewed, and who sets money aside asks how long it may
+take.
 
 The line is that of attempts that found something. Those that did not are a factor on it: 1 + (their cost,
 each in units of the line and at most 10) / (number that did + 5), at most 10.
@@ -132,11 +134,12 @@ def _by_em(prior: Line, points: Floats) -> Line:
     """Posterior mode of line and spread; ``points`` (n, 2) are logarithms of size and seconds."""
     x, y = points[:, 0], points[:, 1]
     design = np.stack([np.ones_like(x), x], axis=1)
-    precision = np.diag([LEVEL_SD**-2, EXPONENT_SD**-2])
     level, exponent = _start(prior, x, y)
     variance = max(SPREAD**2, float(np.median(np.abs(y - level - exponent * x))) ** 2)
     for _ in range(ROUNDS):
-        weights = (FREEDOM + 1.0) / (FREEDOM + (y - level - exponent * x) ** 2 / variance)
+        weights = _weight((y - level - exponent * x) ** 2 / variance)
+        trust = _weight(np.array((level - prior.level) ** 2 / LEVEL_SD**2))
+        precision = np.diag([float(trust) / LEVEL_SD**2, EXPONENT_SD**-2])
         known = precision + (design.T * weights) @ design / variance
         target = precision @ [prior.level, prior.exponent] + design.T @ (weights * y) / variance
         before = level, exponent, variance
@@ -156,6 +159,11 @@ def _by_em(prior: Line, points: Floats) -> Line:
         above=_above(y - level - exponent * x),
         retries=1.0,
     )
+
+
+def _weight(squared: Floats) -> Floats:
+    """Of points so many scales away, squared."""
+    return (FREEDOM + 1.0) / (FREEDOM + squared)
 
 
 def _above(rest: Floats) -> float:

@@ -128,6 +128,14 @@ def test_learning_takes_everything_in_once(store: SqlStore, catalog: VerifierCat
         assert set(tx.costs.fits()) == {"m", "n"}
 
 
+def test_what_one_is_taking_another_leaves(on_postgres: SqlStore) -> None:
+    note(on_postgres, attempt(1), attempt(2))
+    with other_transaction(on_postgres) as step:
+        assert step(lambda tx: tx.costs.take(1)) == [attempt(1)]
+        assert together(1, lambda _: take(on_postgres)) == [[attempt(2)]]
+    assert take(on_postgres) == []
+
+
 def test_one_learns_at_a_time(on_postgres: SqlStore, catalog: VerifierCatalog) -> None:
     note(on_postgres, attempt(1))
     with other_transaction(on_postgres) as step:

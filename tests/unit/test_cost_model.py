@@ -92,6 +92,9 @@ def test_another_machine_is_believed_over_the_declaration() -> None:
     for factor in (0.01, 100.0):
         learned = MODEL.learn(INFO, law(2.0, 2.0 * factor, 30), None)
         assert median(50.0, learned) == pytest.approx(2.0 * factor, rel=0.2)
+    moved = INFO.model_copy(update={"typical_size": 1.0, "cost_exponent": 0.0})
+    learned = MODEL.learn(moved, [attempt(5.0 + at, 1e-5 * (1 + at % 4)) for at in range(12)], None)
+    assert median(10.0, learned, moved) == pytest.approx(2.5e-5, rel=0.5)
 
 
 def test_in_pieces_or_at_once_is_the_same() -> None:

@@ -220,6 +220,7 @@ class Service:
                 tx,
                 self.catalog,
                 self.tariff,
+                self.costs,
                 tier=tier,
                 limit=limit,
                 owner=owner,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from verifier_service.domain.cases import Body, Case, Standing
+from verifier_service.domain.checks import Claim
 from verifier_service.domain.costs import ExpectedCost
 from verifier_service.domain.evidence import Cost, Tier
 from verifier_service.domain.extraction import candidate_of
@@ -14,6 +15,7 @@ from verifier_service.domain.planning import rung_method
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.costs import CostModel
 from verifier_service.domain.ports.policy import Tariff
+from verifier_service.domain.records import JsonObject
 from verifier_service.domain.verifiers import CheckInput, VerifierInfo, expected_cost
 
 QUICK_S = 0.02  # of CPU: what takes less has no price worth learning
@@ -39,12 +41,21 @@ class Pricing:
 
     def cost(self, rung: Rung, item: CheckInput | None) -> Cost:
         """What one check of a rung is expected to consume. Raises ``NotFound`` for an unknown verifier."""
-        info = self.catalog.verifier(rung.use.use)
-        declared = expected_cost(info, rung.use.params)
-        method = rung_method(self.catalog, rung)
+        return self._cost(rung.use.use, rung.use.params, rung_method(self.catalog, rung), item)
+
+    def of_claim(self, claim: Claim) -> float:
+        """Expected credits of a claimed check. Raises ``NotFound`` for an unknown verifier."""
+        item = None
+        if is_priced(self.catalog.verifier(claim.verifier)):
+            item = CheckInput.model_validate_json(claim.item)
+        return self.tariff.credits(self._cost(claim.verifier, claim.params, claim.method, item))
+
+    def _cost(self, verifier: str, params: JsonObject, method: str | None, item: CheckInput | None) -> Cost:
+        info = self.catalog.verifier(verifier)
+        declared = expected_cost(info, params)
         if method is None or not is_priced(info):
             return declared
-        size = info.typical_size if item is None else self.catalog.size(info.name, rung.use.params, item)
+        size = info.typical_size if item is None else self.catalog.size(verifier, params, item)
         predicted = self.model.predict(info, size, self.fits.get(method))
         return declared.model_copy(update={"cpu_s": predicted.cpu_s})
 

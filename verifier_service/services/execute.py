@@ -12,12 +12,13 @@ from verifier_service.domain.errors import NotFound
 from verifier_service.domain.evidence import WORKED_TIERS, Cost, Failure, Tier
 from verifier_service.domain.planning import current_method, here
 from verifier_service.domain.ports.catalog import Catalog
+from verifier_service.domain.ports.costs import CostModel
 from verifier_service.domain.ports.execution import Done, Job, Released
 from verifier_service.domain.ports.policy import Tariff
 from verifier_service.domain.ports.store import Transaction
+from verifier_service.domain.pricing import Pricing, is_priced
 from verifier_service.domain.scoring import BUDGET_EXHAUSTED, METHOD_CHANGED
 from verifier_service.domain.states import CheckState
-from verifier_service.domain.verifiers import expected_cost
 from verifier_service.domain.workers import Counts, Kind, VerifierHere
 
 REFUND_WAIT_S = 1.0
@@ -58,6 +59,7 @@ def take(
     tx: Transaction,
     catalog: Catalog,
     tariff: Tariff,
+    costs: CostModel,
     *,
     tier: Tier,
     limit: int,
@@ -76,7 +78,7 @@ def take(
     claims, touched = sorted_out.kept, sorted_out.touched
     if not claims:
         return Taken(claims={}, jobs=(), cut=frozenset(), ended=tuple(sorted(touched)))
-    wanted = [_reservation(catalog, tariff, claim) for claim in claims]
+    wanted = _reservations(tx, Pricing(catalog, tariff, costs), claims)
     granted = tx.ledger.reserve(wanted)
     cut = {one.pk for one in wanted if one.pk in granted and granted[one.pk] < one.wanted * FULL_SHARE}
     unpaid = _unpaid(tx, claims, granted, cut)
@@ -132,10 +134,17 @@ def _unpaid(
     ]
 
 
-def _reservation(catalog: Catalog, tariff: Tariff, claim: Claim) -> Reservation:
-    info = catalog.verifier(claim.verifier)
-    least = tariff.credits(expected_cost(info, claim.params))
-    wanted = least if claim.external else tariff.credits(Cost(cpu_s=info.limits.time_s))
+def _reservations(tx: Transaction, pricing: Pricing, claims: Sequence[Claim]) -> list[Reservation]:
+    if any(is_priced(pricing.catalog.verifier(claim.verifier)) for claim in claims):
+        pricing = replace(pricing, fits=tx.costs.fits())
+    return [_reservation(pricing, claim) for claim in claims]
+
+
+def _reservation(pricing: Pricing, claim: Claim) -> Reservation:
+    """Less than what it is expected to cost makes no sense."""
+    limits = pricing.catalog.verifier(claim.verifier).limits
+    least = pricing.of_claim(claim)
+    wanted = least if claim.external else pricing.tariff.credits(Cost(cpu_s=limits.time_s))
     return Reservation(
         pk=claim.pk,
         project=claim.project,
