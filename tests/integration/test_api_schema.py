@@ -49,6 +49,7 @@ RULES_BEYOND = {
     "POST /v1/webhooks": "what is sent to must be reachable and allowed",
     "PATCH /v1/webhooks/{webhook}": "what is sent to must be reachable and allowed",
     "POST /v1/webhooks/{webhook}/replay": INTEGRAL,
+    "POST /v1/retractions": "either checks or a verifier is named, and what is kept is verified again",
 }
 # A wrong item of a batch costs itself only: the answer is 200 and names it.
 ITEMS_APART = {"POST /v1/runs/{run}/trajectories", "POST /v1/score/{run}/{ladder}"}
@@ -94,6 +95,11 @@ class Stage:
         """A key to revoke."""
         made = self.http.post("/v1/keys", json={"name": "k", "scopes": ["gold"]})
         return str(made.json()["key"]["id"])
+
+    def retraction(self) -> str:
+        """A retraction of nothing."""
+        wanted = {"verifier": "test.nowhere", "reason": "it was wrong", "id": fresh()}
+        return str(self.http.post("/v1/retractions", json=wanted).json()["retraction"]["id"])
 
     def webhook(self) -> str:
         """A registered endpoint."""
@@ -147,6 +153,8 @@ WRITTEN: dict[str, Callable[[Stage], dict[str, Any]]] = {
     "POST /v1/webhooks/{webhook}/test": _path(webhook=Stage.webhook),
     "GET /v1/webhooks/{webhook}/deliveries": _path(webhook=Stage.webhook),
     "POST /v1/webhooks/{webhook}/replay": _with({"run": RUN}, webhook=Stage.webhook),
+    "POST /v1/retractions": _with({"verifier": "test.nowhere", "reason": "it was wrong", "dry_run": True}),
+    "GET /v1/retractions/{retraction}": _path(retraction=Stage.retraction),
 }
 
 

@@ -17,7 +17,7 @@ from verifier_service.cli.screen import money, number, plain
 
 COMMANDS = (
     *(["serve"], ["demo"], ["submit"], ["rewards"], ["try"], ["conformance"], ["verifiers"], ["migrate"]),
-    ["workers"],
+    *(["workers"], ["retract"], ["retractions"]),
     *(["ladders", verb] for verb in ("list", "show", "put")),
     *(["keys", verb] for verb in ("list", "create", "revoke")),
     *(["runs", verb] for verb in ("list", "show", "close", "put")),

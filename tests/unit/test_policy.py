@@ -6,7 +6,14 @@ import math
 
 from scheduler.policy import ThresholdPolicy
 from tests.support.cases import ladder
-from verifier_service.domain.decisions import BudgetView, Decision, Estimate, PolicyCase, RunView, TierOption
+from verifier_service.domain.decisions import (
+    BudgetView,
+    Decision,
+    Estimate,
+    PolicyCase,
+    RunView,
+    TierOption,
+)
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.runs import RunSpec
 

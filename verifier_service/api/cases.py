@@ -96,6 +96,8 @@ def _check(check: CheckView, queueing: Queueing | None) -> CheckLine:
         not_before=_when(check.not_before),
         started_at=_when(check.started_at),
         version=None if queueing is None else queueing.version,
+        build=None if queueing is None else queueing.build,
+        retracted=check.retracted,
         attempts=() if queueing is None else queueing.attempts,
     )
 

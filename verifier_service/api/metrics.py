@@ -27,6 +27,7 @@ from verifier_service.domain.webhooks import DeliveryState
 from verifier_service.domain.workers import Worker
 
 router = APIRouter(tags=["health"])
+MAX_OPEN = 1_000
 
 COUNTERS = {
     "claims": ("verifier_claims", "Checks leased by workers", None),
@@ -41,6 +42,7 @@ COUNTERS = {
         "Reward records issued, by status and the tier they rest on",
         "status",
     ),
+    "retracted": ("verifier_retracted_checks", "Checks whose evidence was taken back", None),
     "decisions": ("verifier_decisions", "What the policy decided, by action and tier", "action"),
 }
 
@@ -59,6 +61,11 @@ class ServiceCollector(Collector):
             yield from _money(tx.ledger.totals())
             yield from _workers(tx.workers.listed(current=False))
             yield from _deliveries(tx.outbox.depths())
+            yield GaugeMetricFamily(
+                "verifier_open_retractions",
+                "Retractions that are not worked off yet, counted up to 1,000",
+                value=len(tx.retractions.open(MAX_OPEN)),
+            )
         yield GaugeMetricFamily(
             "verifier_open_waits",
             "Requests of this process that wait for something",

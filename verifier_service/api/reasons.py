@@ -8,6 +8,7 @@ from verifier_service.domain.cases import Case
 from verifier_service.domain.checks import CheckView, DemandView
 from verifier_service.domain.evidence import WORKED_TIERS
 from verifier_service.domain.history import Queueing
+from verifier_service.domain.retractions import RETRACTED
 from verifier_service.domain.states import CheckState, DemandState, RewardStatus
 
 MANY = 1_000  # behind more checks than this, nobody is told how many
@@ -30,6 +31,8 @@ def waiting_for(
             yield f"{demand.path}: held back, {demand.reason}"
         elif demand.state is DemandState.REQUESTED and demand.check is not None:
             yield f"{_named(demand, demand.check)} {_state(demand.check, now, queueing, stuck)}"
+        elif demand.reason == RETRACTED and demand.check is not None and case.at(demand.path) is None:
+            yield f"{_named(demand, demand.check)}: its evidence was taken back and is not asked for again"
     if standing.needs_decision:
         yield "the policy has not looked at the latest evidence yet"
 

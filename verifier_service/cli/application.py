@@ -12,6 +12,7 @@ from verifier_service.cli import (
     demo,
     keys,
     ladders,
+    retractions,
     reviews,
     rewards,
     runs,
@@ -72,4 +73,6 @@ app.add_typer(runs.app, name="runs", no_args_is_help=True)
 app.add_typer(reviews.app, name="reviews", no_args_is_help=True)
 app.add_typer(webhooks.app, name="webhooks", no_args_is_help=True)
 app.command("workers")(workers.workers)
+app.command("retract")(retractions.retract)
+app.command("retractions")(retractions.retractions)
 app.command("migrate")(server.migrate)

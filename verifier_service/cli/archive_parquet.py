@@ -50,7 +50,7 @@ class _Sheet:
     def add(self, text: bytes) -> None:
         row = json.loads(text)
         for name, shape in self._columns.items():
-            if shape == "json" and row[name] is not None:
+            if shape == "json" and row.get(name) is not None:
                 row[name] = json.dumps(row[name], ensure_ascii=False, separators=(",", ":"))
         self._rows.append(row)
         self._bytes += len(text)

@@ -11,7 +11,16 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import httpx
 
-from verifier_service.client import archives, desk, hindsight, tenancy, trajectories, transport, webhooks
+from verifier_service.client import (
+    archives,
+    desk,
+    hindsight,
+    taking_back,
+    tenancy,
+    trajectories,
+    transport,
+    webhooks,
+)
 from verifier_service.client.archives import ArchiveRow, Reading
 from verifier_service.client.calls import Answer, Lost
 from verifier_service.client.exchange import Plan, Send, Session
@@ -96,6 +105,9 @@ class AsyncClient:
     claim = _verb(desk.claim)
     decide = _verb(desk.decide)
     release = _verb(desk.release)
+    retract = _verb(taking_back.retract)
+    retraction = _verb(taking_back.retraction)
+    retractions = _verb(taking_back.retractions)
     webhook = _verb(webhooks.webhook)
     add_webhook = _verb(webhooks.add_webhook)
     change_webhook = _verb(webhooks.change_webhook)

@@ -123,6 +123,7 @@ COLUMNS: Mapping[Kind, Mapping[str, ColumnType]] = MappingProxyType(
             "created_at": "number",
             "started_at": "number",
             "ended_at": "number",
+            "retraction": "json",
         },
         "attempt": {
             "check": "integer",

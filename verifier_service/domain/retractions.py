@@ -173,7 +173,7 @@ class Retraction(Record):
 
 
 class RetractionList(Record):
-    """The project's retractions, newest first."""
+    """The project's latest retractions, newest first."""
 
     retractions: tuple[Retraction, ...]
 

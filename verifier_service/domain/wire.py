@@ -39,6 +39,9 @@ POST   webhooks/{id}/rotate                 RotateRequest         WebhookCreated
 POST   webhooks/{id}/test                                         WebhookTested
 GET    webhooks/{id}/deliveries                                   DeliveryPage
 POST   webhooks/{id}/replay                 ReplayRequest         Replayed
+GET    retractions                                                RetractionList
+POST   retractions                          NewRetraction         RetractionAnswer
+GET    retractions/{id}                                           Retraction
 ==========================================  ====================  ==================
 """
 
@@ -57,6 +60,7 @@ from verifier_service.domain.history import Attempt
 from verifier_service.domain.ladders import Ladder
 from verifier_service.domain.ports.catalog import VerifierListing
 from verifier_service.domain.records import JsonObject, OpenEnum, Record, Request
+from verifier_service.domain.retractions import Retracted
 from verifier_service.domain.reviews import Review
 from verifier_service.domain.rewards import RewardRecord
 from verifier_service.domain.runs import Key, Run
@@ -212,7 +216,9 @@ class GrowResponse(Record):
 
 
 class CheckLine(Record):
-    """A check as a case shows it. ``attempts``: every attempt at it, the oldest first."""
+    """A check as a case shows it. ``attempts``: every attempt at it, the oldest first. ``build``: the
+    version of its verifier with those of its libraries, as a retraction may name it; ``retracted``: that
+    its evidence was taken back."""
 
     key: str
     verifier: str
@@ -227,7 +233,9 @@ class CheckLine(Record):
     evidence: Evidence | None = None
     failure: Failure | None = None
     version: str | None = None
+    build: str | None = None
     attempts: tuple[Attempt, ...] = ()
+    retracted: Retracted | None = None
 
 
 class DemandLine(Record):

@@ -11,18 +11,19 @@ from itertools import takewhile
 from typing import Any
 
 import orjson
-from sqlalchemy import ColumnElement, Row, Select, func, select
+from sqlalchemy import ColumnElement, Row, Select, func, null, select
 
 from verifier_service.domain.archive import COLUMNS, Kind, Line
 from verifier_service.domain.ports.retention import Cited
 from verifier_service.persistence import tables
 from verifier_service.persistence.database import Database, ordered
+from verifier_service.persistence.retractions import read_retracted
 from verifier_service.persistence.runs import no_run, run_key, state_of
 from verifier_service.persistence.worker_tables import attempts
 
 _runs, _cases, _bodies, _demands = tables.runs, tables.trajectories, tables.bodies, tables.demands
 _checks, _reviews, _votes, _rewards = tables.checks, tables.reviews, tables.votes, tables.rewards
-_NONE: Mapping[str, dict[str, Any]] = {}
+_NONE: Mapping[Any, dict[str, Any]] = {}
 
 
 class SqlArchives:
@@ -92,8 +93,10 @@ class SqlArchives:
 
     def checks(self, pks: Collection[int]) -> list[Line]:
         these = ordered(pks)
-        found = select(_checks, _checks.c.pk.label("check"), _runs.c.id.label("payer_id"))
-        rows = found.join(_runs, _runs.c.pk == _checks.c.payer).where(self._db.among(_checks.c.pk, these))
+        named = (_checks.c.pk.label("check"), _runs.c.id.label("payer_id"), null().label("untold"))
+        found = select(_checks, *named)
+        found = found.join(_runs, _runs.c.pk == _checks.c.payer).where(self._db.among(_checks.c.pk, these))
+        rows = self._db.all(found.order_by(_checks.c.pk))
         tried = select(attempts, attempts.c.check_pk.label("check"))
         tried = tried.where(self._db.among(attempts.c.check_pk, these))
         shown = select(_reviews, _reviews.c.check_pk.label("check"))
@@ -102,11 +105,20 @@ class SqlArchives:
         cast = select(_votes, _reviews.c.id.label("review_id")).join(_reviews)
         votes = cast.where(self._db.among(_votes.c.review, [row.pk for row in reviews]))
         return [
-            *_lines("check", self._db.all(rows.order_by(_checks.c.pk))),
+            *_lines("check", rows, changes=self._retractions(rows)),
             *_lines("attempt", self._db.all(tried.order_by(attempts.c.check_pk, attempts.c.fence))),
             *_lines("review", reviews),
             *_lines("vote", self._db.all(votes.order_by(_votes.c.review, _votes.c.reviewer))),
         ]
+
+    def _retractions(self, rows: Sequence[Row[Any]]) -> dict[int, dict[str, Any]]:
+        """Of checks whose evidence was taken back: by which retraction, why, by whom and when."""
+        known = read_retracted(self._db, {row.retraction for row in rows if row.retraction is not None})
+        return {
+            row.check: {"retraction": known[row.retraction].model_dump(mode="json")}
+            for row in rows
+            if row.retraction in known
+        }
 
     def rewards(self, project: str, run: str, after: int, through: int, limit: int) -> list[Line]:
         found = select(_rewards, _rewards.c.body.label("record")).where(
@@ -142,14 +154,19 @@ def _demand_rows() -> Select[Any]:
 _STANDING = ("status", "reward", "revision", "seq")
 
 # Columns that are called otherwise in the tables than in the archive.
-_CALLED = {("check", "payer"): "payer_id", ("vote", "review"): "review_id"}
+_CALLED = {
+    ("check", "payer"): "payer_id",
+    ("check", "retraction"): "untold",
+    ("vote", "review"): "review_id",
+}
+_NAMED: Mapping[Kind, str] = {"check": "check"}
 
 
 def _lines(
-    kind: Kind, rows: Iterable[Row[Any]], body: Any = None, changes: Mapping[str, dict[str, Any]] = _NONE
+    kind: Kind, rows: Iterable[Row[Any]], body: Any = None, changes: Mapping[Any, dict[str, Any]] = _NONE
 ) -> Iterator[Line]:
-    """Each row with the columns of its kind; documents as they are stored. ``changes`` by id go before what
-    is stored."""
+    """Each row with the columns of its kind; documents as they are stored. ``changes`` by the row's name go
+    before what is stored."""
     columns = [
         (name, _CALLED.get((kind, name), name), shape == "json") for name, shape in COLUMNS[kind].items()
     ]
@@ -161,7 +178,7 @@ def _lines(
         if body is not None:
             values["body"] = body(row.body)
         if changes:
-            values |= changes.get(row.id, {})
+            values |= changes.get(stored[_NAMED.get(kind, "id")], {})
         yield Line(kind, orjson.dumps(values))
 
 

@@ -12,7 +12,8 @@ class Series(NamedTuple):
     """One count: what is counted, on which tier, and a third word where there is more than one kind.
 
     Names: ``claims``, ``attempts`` (by how they ended, as ``AttemptEnd``, and ``stale``), ``foreseen``
-    (checks that were judged before they were stored), ``records`` (by their status), ``decisions``.
+    (checks that were judged before they were stored), ``records`` (by their status), ``decisions``,
+    ``retracted`` (checks whose evidence was taken back).
     """
 
     name: str
