@@ -11,16 +11,17 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
+from tiers.fast.molecule_graph import Graph
 from tiers.molecule import Molecule, Refusal, rdkit_missing, read_smiles
 from verifier_service.domain.errors import Permanent
 from verifier_service.domain.evidence import Finding, Reason, Tier, Verdict
 from verifier_service.domain.verifiers import CheckInput, Limits, Params, Verifier, VerifierInfo
 
 CARBON = 6
+SINGLE, AROMATIC, DOUBLE, TRIPLE = 1, 1.5, 2, 3
 ELEMENTS = {
     "nitrogen": (7,),
     "oxygen": (8,),
@@ -62,94 +63,61 @@ class MoleculeDescriptors(Verifier):
                 raise Permanent(refusal.code, refusal.message) from refusal
             reason = Reason(code=refusal.code, message=refusal.message)
             return Finding(verdict=Verdict.INCONCLUSIVE, reason=reason)
-        logp, refractivity = _toolkit().descriptors.CalcCrippenDescriptors(molecule.mol)
+        logp, refractivity = _toolkit().CalcCrippenDescriptors(molecule.mol)
         features = {"logp": round(logp, 4), "molar_refractivity": round(refractivity, 4)}
         return Finding(verdict=Verdict.INCONCLUSIVE, features=descriptors(molecule) | features)
 
 
-def descriptors(molecule: Molecule) -> dict[str, float]:
+def descriptors(molecule: Molecule, graph: Graph | None = None) -> dict[str, float]:
     """Twenty-one numbers by name, the same for every spelling of a molecule; linear in its size.
 
     Counts, but for ``charge`` in e, ``sp2_fraction`` and ``sp3_fraction`` of the carbon atoms (0 without
     carbon) and ``polar_surface`` in Å². ``rotatable_bonds`` are single, outside of rings and between atoms
-    with other neighbours, amides among them; ``conjugated_atoms`` make the largest conjugated system.
-    ``double_bonds`` and ``triple_bonds`` leave out aromatic ones.
+    with other neighbours, amides among them; ``double_bonds`` and ``triple_bonds`` leave out aromatic ones.
+    ``unsaturated_atoms`` have a multiple or aromatic bond, and ``conjugated_atoms`` of them make the largest
+    connected system. ``graph`` is that of the molecule, where it was read already.
     """
+    graph = graph or Graph.of(molecule.mol)
     kit = _toolkit()
-    mol = molecule.mol
-    numbers: list[int] = []
-    carbons: list[Any] = []
-    hydrogens = aromatic = 0
-    for atom in mol.GetAtoms():
-        number = atom.GetAtomicNum()
-        numbers.append(number)
-        hydrogens += atom.GetTotalNumHs()
-        aromatic += atom.GetIsAromatic()
-        if number == CARBON:
-            carbons.append(atom.GetHybridization())
-    conjugated: list[tuple[int, int]] = []
-    orders: list[Any] = []
-    for bond in mol.GetBonds():
-        orders.append(bond.GetBondType())
-        if bond.GetIsConjugated():
-            conjugated.append((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()))
+    hydrogens = sum(graph.hydrogens)
+    orders = [order for bonds in graph.bonds for _, order in bonds]
+    unsaturated = [any(order != SINGLE for _, order in bonds) for bonds in graph.bonds]
+    systems = graph.components(unsaturated.__getitem__) if any(unsaturated) else ()
+    carbons = [
+        _multiple(bonds)
+        for bonds, number in zip(graph.bonds, graph.number, strict=True)
+        if number == CARBON
+    ]
     found: dict[str, float] = {
         "heavy_atoms": molecule.heavy_atoms,
-        "atoms": len(numbers) + hydrogens,
-        "electrons": sum(numbers) + hydrogens - molecule.charge,
-        "charge": molecule.charge,
-        "unpaired_electrons": molecule.unpaired_electrons,
-        "rings": mol.GetRingInfo().NumRings(),
-        "aromatic_atoms": aromatic,
-        "sp2_fraction": carbons.count(kit.sp2) / max(1, len(carbons)),
-        "sp3_fraction": carbons.count(kit.sp3) / max(1, len(carbons)),
-        "double_bonds": orders.count(kit.double),
-        "triple_bonds": orders.count(kit.triple),
-        "conjugated_bonds": len(conjugated),
-        "conjugated_atoms": _largest(conjugated),
-        "rotatable_bonds": kit.descriptors.CalcNumRotatableBonds(mol, False),
-        "polar_surface": kit.descriptors.CalcTPSA(mol),
+        "atoms": len(graph.number) + hydrogens,
+        "electrons": sum(graph.number) + hydrogens - sum(graph.charge),
+        "charge": sum(graph.charge),
+        "unpaired_electrons": sum(graph.unpaired),
+        "rings": molecule.mol.GetRingInfo().NumRings(),
+        "aromatic_atoms": sum(graph.aromatic),
+        "sp2_fraction": carbons.count(1) / max(1, len(carbons)),
+        "sp3_fraction": carbons.count(0) / max(1, len(carbons)),
+        "double_bonds": orders.count(DOUBLE) / 2,
+        "triple_bonds": orders.count(TRIPLE) / 2,
+        "unsaturated_atoms": sum(unsaturated),
+        "conjugated_atoms": max(map(len, systems), default=0),
+        "rotatable_bonds": kit.CalcNumRotatableBonds(molecule.mol, False),
+        "polar_surface": round(kit.CalcTPSA(molecule.mol), 4),
     }
-    found |= {name: sum(map(numbers.count, members)) for name, members in ELEMENTS.items()}
-    return {name: round(float(value), 4) for name, value in found.items()}
+    found |= {name: sum(map(graph.number.count, members)) for name, members in ELEMENTS.items()}
+    return {name: float(value) for name, value in found.items()}
 
 
-def _largest(bonds: Iterable[tuple[int, int]]) -> int:
-    """Atoms of the largest connected piece that these bonds make."""
-    neighbours: dict[int, list[int]] = {}
-    for first, second in bonds:
-        neighbours.setdefault(first, []).append(second)
-        neighbours.setdefault(second, []).append(first)
-    seen: set[int] = set()
-    largest = 0
-    for start in neighbours:
-        piece, waiting = 0, [start]
-        while waiting:
-            atom = waiting.pop()
-            if atom not in seen:
-                seen.add(atom)
-                piece += 1
-                waiting.extend(neighbours[atom])
-        largest = max(largest, piece)
-    return largest
-
-
-class _Toolkit(NamedTuple):
-    descriptors: Any
-    sp2: Any
-    sp3: Any
-    double: Any
-    triple: Any
+def _multiple(bonds: list[tuple[int, float]]) -> int:
+    """How many p orbitals of a carbon atom its bonds take: 0 for sp3, 1 for sp2, 2 for sp."""
+    if any(order == AROMATIC for _, order in bonds):
+        return 1
+    return int(sum(order - SINGLE for _, order in bonds))
 
 
 @lru_cache(maxsize=1)
-def _toolkit() -> _Toolkit:
-    from rdkit.Chem import BondType, HybridizationType, rdMolDescriptors
+def _toolkit() -> Any:
+    from rdkit.Chem import rdMolDescriptors
 
-    return _Toolkit(
-        rdMolDescriptors,
-        HybridizationType.SP2,
-        HybridizationType.SP3,
-        BondType.DOUBLE,
-        BondType.TRIPLE,
-    )
+    return rdMolDescriptors

@@ -71,9 +71,10 @@ class MoleculePlausibility(Verifier):
             molecule = read_smiles(item.candidate, allow_fragments=True)
         except Refusal as refusal:
             return refused(refusal)
-        found = motifs(molecule)
+        graph = Graph.of(molecule.mol)
+        found = _motifs(graph)
         measured: tuple[Measurement, ...] = ()
-        features = descriptors(molecule)
+        features = descriptors(molecule, graph)
         if options.max_sa_score < 10.0 and molecule.heavy_atoms <= MAX_SA_HEAVY_ATOMS:
             score = sa_score(molecule)
             measured = (Measurement(quantity="sa_score", value=score, unit="1"),)
@@ -95,7 +96,10 @@ class MoleculePlausibility(Verifier):
 
 def motifs(molecule: Molecule) -> list[str]:
     """Name every implausible motif of the molecule, at most one per rule."""
-    graph = Graph.of(molecule.mol)
+    return _motifs(Graph.of(molecule.mol))
+
+
+def _motifs(graph: Graph) -> list[str]:
     return [motif for rule in RULES if (motif := rule(graph)) is not None]
 
 
