@@ -30,6 +30,7 @@ from verifier_service.domain.evidence import Tier
 ROUND = 48  # candidates whose share of the budget may be spent ahead of time
 WAITING_SHARE = 0.25  # of the price: what is worth less is not kept for later
 COLD_LABELS = 30
+FIRST_STEPS = 0.02  # of the limit is kept for the fast tier of those who are still to come
 COLD = ColdStart()
 UNLIMITED = 1e300
 Account = Literal["compute", "human"]
@@ -279,6 +280,7 @@ class _Batch:
         if remaining is None:
             return max(0.0, left - kept)
         released = limit * min(1.0, (self.pace.seen + ROUND) / max(self.pace.seen + remaining, 1.0))
+        kept += FIRST_STEPS * limit if remaining > 0 else 0.0
         return max(0.0, min(left - kept, released - (limit - left)))
 
     def _kept_for_audits(self, limit: float) -> float:

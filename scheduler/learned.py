@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -21,11 +21,12 @@ from scheduler.chain import Chain
 from scheduler.levels import MapNamed, Value, features_of, levels_of, values_of
 from scheduler.observations import Declared, DeclaredLine, Floats, Observations
 from scheduler.value import utility_centre
+from scheduler.watch import RESPONSE, Watch
 from verifier_service.domain.decisions import Estimate, FittedModel, RungEvidence
 from verifier_service.domain.digests import canonical_json, digest
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ladders import Ladder
-from verifier_service.domain.models import Example
+from verifier_service.domain.models import Alarm, Audited, Example
 
 FORMAT = "ladder-model/1"
 PRESENT_SHARE = 0.9  # of the examples must have a feature
@@ -136,14 +137,19 @@ class LearnedBeliefs:
         return bool(levels) and levels[-1] is not Tier.FAST
 
     def learn(
-        self, ladder: Ladder, examples: Sequence[Example], previous: FittedModel | None
+        self,
+        ladder: Ladder,
+        examples: Sequence[Example],
+        previous: FittedModel | None,
+        alarms: Sequence[Alarm] = (),
     ) -> FittedModel | None:
         """See ``ports.policy.Beliefs``. What it rests on is named in the document."""
         seen = _read(ladder, sorted(examples, key=lambda one: one.trajectory), self.map_named)
         labels = sum(ladder.spec.truth in row.values for row in seen)
         if not labels:
             return None
-        fitted = _fit(ladder, seen)
+        widen = {level_of(alarm.stratum): RESPONSE.variance_factor for alarm in alarms}
+        fitted = replace(_fit(ladder, seen), widen=widen)
         document = fitted.as_json()
         document["fitted_on"] = {
             "candidates": len(seen),
@@ -152,6 +158,42 @@ class LearnedBeliefs:
         }
         number = 1 if previous is None else previous.number + 1
         return FittedModel(number=number, labels=labels, body=canonical_json(document))
+
+    def watch(
+        self, ladder: Ladder, noted: str | None, audits: Sequence[Audited]
+    ) -> tuple[str, list[Alarm]]:
+        """See ``ports.policy.Beliefs``; strata are the build that measured and a third of the scores."""
+        watch = Watch.from_json(json.loads(noted)) if noted is not None else Watch()
+        raised: list[Alarm] = []
+        for audit in audits:
+            values = values_of(ladder, audit.evidence, self.map_named)
+            truth = values.get(ladder.spec.truth)
+            if truth is None or audit.sd <= 0.0:
+                continue
+            build, stratum = stratum_of(ladder, audit, values)
+            alarm = watch.saw(stratum, (audit.mean - truth.mean) / audit.sd, audit.key)
+            if alarm is not None:
+                raised.append(Alarm(verifier=build, stratum=stratum, **alarm))
+        return canonical_json(watch.as_json()), raised
+
+
+def stratum_of(ladder: Ladder, audit: Audited, values: Mapping[Tier, Value]) -> tuple[str, str]:
+    """The build that measured below the truth, and the name of the stratum: level, build, third."""
+    below = [tier for tier in levels_of(ladder)[:-1] if tier in values]
+    level = below[-1] if below else Tier.FAST
+    builds = sorted(
+        f"{item.evidence.provenance.verifier} {item.evidence.provenance.version}"
+        for item in audit.evidence
+        if below and item.evidence.tier is level and item.evidence.measurements
+    )
+    build = " + ".join(builds) or "features"
+    third = min(int(audit.outcome * 3), 2)
+    return build, f"{level.value}|{build}|{third}"
+
+
+def level_of(stratum: str) -> str:
+    """The level of a stratum's name."""
+    return stratum.partition("|")[0]
 
 
 @dataclass(frozen=True, slots=True)

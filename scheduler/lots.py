@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 
+from scheduler.learned import model_of
+from scheduler.watch import RESPONSE
 from verifier_service.domain.decisions import Decision, PolicyCase, RunView
 
 LEAST_SHARE = 0.02
@@ -45,4 +47,6 @@ def draw(view: RunView, case: PolicyCase) -> Lot | None:
     share = view.spec.audit_share
     if share <= 0.0 or not case.first:
         return None
+    if case.model is not None and (fitted := model_of(case.model.body)) is not None and fitted.widen:
+        share *= RESPONSE.audit_factor  # an alarm stands
     return Lot(Lot.number(view.seed, case.id, "audit"), min(1.0, max(LEAST_SHARE, share)))

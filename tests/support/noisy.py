@@ -95,7 +95,7 @@ class _Measures(Verifier):
 class NoisyRough(_Measures):
     """Says that it is within 2, although it is biased."""
 
-    info = _info("noisy.rough", Tier.SIMULATION, 0.001)
+    info = _info("noisy.rough", Tier.SIMULATION, 0.003)
     sigma = 2.0
 
     def value(self, candidate: object) -> float:
@@ -105,7 +105,7 @@ class NoisyRough(_Measures):
 class NoisyExact(_Measures):
     """The truth."""
 
-    info = _info("noisy.exact", Tier.HIGH_FIDELITY, 0.01)
+    info = _info("noisy.exact", Tier.HIGH_FIDELITY, 0.03)
 
     def value(self, candidate: object) -> float:
         return exact(candidate)

@@ -46,8 +46,10 @@ def list_decisions(
     after: Annotated[int, Query(ge=0, le=2**53, description="Position behind which to read.")] = 0,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
 ) -> DecisionPage:
-    """The log of decisions, oldest first: what was decided, why, at what price and on what belief. Scope:
-    `read`."""
+    """The log of decisions, oldest first: what was decided, why, at what price and on what belief.
+
+    Scope: `read`.
+    """
     with context.service.store.read() as tx:
         tx.runs.get(caller.project, run)
         lines, last = tx.decisions.page(caller.project, run, after, limit)

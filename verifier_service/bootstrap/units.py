@@ -44,6 +44,7 @@ from verifier_service.services import (
     observe,
     retract,
     settle,
+    watch,
 )
 from verifier_service.settings import Settings
 
@@ -288,8 +289,12 @@ class Service:
             lesson = learn.lesson(tx, self.beliefs, key)
         if lesson is None:
             return False
-        model = self.beliefs.learn(lesson.ladder, lesson.examples, lesson.previous)
+        model = self.beliefs.learn(lesson.ladder, lesson.examples, lesson.previous, lesson.alarms)
         return model is not None and self.unit(lambda tx: learn.keep(tx, key, model))
+
+    def watch(self, key: LadderKey) -> bool:
+        """Look at the audits of a ladder that have ended; whether they raise an alarm."""
+        return bool(self.unit(lambda tx: watch.watch(tx, self.beliefs, key)))
 
     def relook(self, key: LadderKey, after: int) -> int | None:
         """Tell what a new model has moved, a part of it; returns where to go on."""

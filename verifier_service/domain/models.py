@@ -41,6 +41,18 @@ class Example:
     predicted: float | None = None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Audited:
+    """An audit that has ended with the truth: what was believed of the quantity, N(``mean``, ``sd``^2), and
+    of the outcome when it was drawn, and all evidence."""
+
+    key: str
+    mean: float
+    sd: float
+    outcome: float
+    evidence: tuple[RungEvidence, ...]
+
+
 class ModelSummary(Record):
     """One fitted model, without its parameters."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from verifier_service.domain.decisions import FittedModel
 from verifier_service.domain.ladders import Ladder
-from verifier_service.domain.models import Example, LadderKey
+from verifier_service.domain.models import Alarm, Example, LadderKey
 from verifier_service.domain.ports.policy import Beliefs
 from verifier_service.domain.ports.store import Transaction
 
@@ -21,6 +21,7 @@ class Lesson:
     ladder: Ladder
     examples: tuple[Example, ...]
     previous: FittedModel | None
+    alarms: tuple[Alarm, ...]
 
 
 def lesson(tx: Transaction, beliefs: Beliefs, key: LadderKey) -> Lesson | None:
@@ -44,7 +45,8 @@ def lesson(tx: Transaction, beliefs: Beliefs, key: LadderKey) -> Lesson | None:
         )
         for case in cases
     )
-    return Lesson(ladder=ladder, examples=examples, previous=tx.models.current(key))
+    alarms = tuple(tx.alarms.standing(key))
+    return Lesson(ladder=ladder, examples=examples, previous=tx.models.current(key), alarms=alarms)
 
 
 def keep(tx: Transaction, key: LadderKey, model: FittedModel) -> bool:

@@ -29,7 +29,9 @@ class Learner:
 
     def step(self) -> None:
         """Fit what is due, then look at the next cases whose reward may have moved."""
-        for key in self._due():
+        due = self._due()
+        alarmed = {key for key in list(self._new) if self._service.watch(key)}
+        for key in dict.fromkeys([*due, *sorted(alarmed)]):
             began = time.monotonic()
             if self._service.learn(key):
                 self._moved.setdefault(key, 0)

@@ -15,7 +15,7 @@ from verifier_service.domain.decisions import (
 )
 from verifier_service.domain.evidence import Cost
 from verifier_service.domain.ladders import Ladder
-from verifier_service.domain.models import Example
+from verifier_service.domain.models import Alarm, Audited, Example
 
 
 class Beliefs(Protocol):
@@ -33,10 +33,20 @@ class Beliefs(Protocol):
         ...
 
     def learn(
-        self, ladder: Ladder, examples: Sequence[Example], previous: FittedModel | None
+        self,
+        ladder: Ladder,
+        examples: Sequence[Example],
+        previous: FittedModel | None,
+        alarms: Sequence[Alarm] = (),
     ) -> FittedModel | None:
-        """The next model of a ladder, from examples in any order; ``None`` while they teach nothing.
-        Depends on its arguments alone."""
+        """The next model of a ladder, from examples in any order; ``None`` while they teach nothing. While
+        an alarm stands, less is believed. Depends on its arguments alone."""
+        ...
+
+    def watch(
+        self, ladder: Ladder, noted: str | None, audits: Sequence[Audited]
+    ) -> tuple[str, list[Alarm]]:
+        """Look at audits, in order: what to note for the next ones, and what they raise."""
         ...
 
 
