@@ -27,6 +27,8 @@ from schemathesis.specs.openapi.checks import negative_data_rejection, positive_
 
 from tests.support import server
 from tests.support.server import JUDGED, REVIEWED, Server, act, fresh, identity, patience, submit
+from verifier_service.domain.models import Alarm, LadderKey
+from verifier_service.persistence.engine import create_store
 
 EXAMPLES = 8
 WEBHOOK = "http://127.0.0.1:9/hook"
@@ -101,6 +103,16 @@ class Stage:
         wanted = {"verifier": "test.nowhere", "reason": "it was wrong", "id": fresh()}
         return str(self.http.post("/v1/retractions", json=wanted).json()["retraction"]["id"])
 
+    def alarm(self) -> str:
+        """An alarm that stands: audits enough to raise one would take too long here."""
+        store = create_store(f"sqlite:///{self.running.data / 'verifier.db'}")
+        name = f"s{next(self.lengths)}"
+        alarm = Alarm(verifier="v 1", stratum=name, statistic=2.0, threshold=1.0, audits=9)
+        with store.begin() as tx:
+            tx.alarms.raise_(LadderKey("default", "math", 1), alarm)
+        store.close()
+        return str(self.http.get("/v1/alarms").json()["alarms"][0]["id"])
+
     def webhook(self) -> str:
         """A registered endpoint."""
         made = self.http.post("/v1/webhooks", json={"url": WEBHOOK})
@@ -145,6 +157,7 @@ WRITTEN: dict[str, Callable[[Stage], dict[str, Any]]] = {
         {"reviewer": "r"}, review=lambda stage: stage.review(claimed=True)
     ),
     "DELETE /v1/keys/{key}": _path(key=Stage.key),
+    "POST /v1/alarms/{alarm}/clear": _path(alarm=Stage.alarm),
     "POST /v1/webhooks": _with({"url": WEBHOOK}),
     "GET /v1/webhooks/{webhook}": _path(webhook=Stage.webhook),
     "PATCH /v1/webhooks/{webhook}": _with({"enabled": False}, webhook=Stage.webhook),

@@ -12,7 +12,7 @@ from verifier_service.api.paths import AlarmId, RunId
 from verifier_service.api.problems import documented
 from verifier_service.domain.errors import NotFound
 from verifier_service.domain.insight import RunCalibration, RunEconomics
-from verifier_service.domain.models import AlarmList, ModelList, RaisedAlarm
+from verifier_service.domain.models import AlarmList, LadderKey, ModelList, RaisedAlarm
 from verifier_service.domain.wire import DecisionPage
 from verifier_service.services import insight
 
@@ -77,4 +77,5 @@ def clear_alarm(alarm: AlarmId, caller: Operator, context: InContext) -> RaisedA
     found = context.service.unit(lambda tx: insight.clear_alarm(tx, caller.project, alarm))
     if found is None:
         raise NotFound("unknown_alarm", f"no alarm {alarm!r} stands")
+    context.service.learn(LadderKey(caller.project, found.ladder, found.ladder_version))
     return found
