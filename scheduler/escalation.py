@@ -11,14 +11,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
 from scheduler.choice import Budgets, Choice, Verdict, choose
 from scheduler.gains import Objective, edge_of
-from scheduler.lots import Lot, draw
+from scheduler.lots import Lot, draw, is_believed
 from scheduler.openings import Opening, openings
 from scheduler.pace import Arrival, Pace
 from scheduler.pacing import FEW_ROUNDS, PRICE_SHARE, ColdStart, clearing_price
@@ -111,23 +111,21 @@ class _Batch:
         )
 
     def _send(self) -> None:
-        """Audits, drawn by the case's name alone, are bought whatever they are worth; so are the first
-        labels. What goes to the truth anyhow does so as it was decided: its lot changes nothing."""
+        """Where a case would come to rest: audits, drawn by its name alone, are bought whatever they are
+        worth; so are the first labels. What goes to the truth anyhow does so as it was decided."""
         for index, case in enumerate(self.cases):
             lot = draw(self.view, case)
             if lot is not None:
                 self.lots[index] = lot
-            wanted = case.audited or (lot is not None and lot.won)
-            code = "audit" if wanted else "cold_start" if self._explores(case) else None
             option = self._truth(case)
-            if code is None or option is None or self._goes(index, case):
+            if option is None or self.answers[index].action == "request":
                 continue
-            before = self.answers[index]
-            if before.action == "request" and before.tier is not None:
-                self.left["human" if before.tier is Tier.LAB else "compute"] += before.quote
-            wish = Wish(case=case, option=option, score=1.0, code=code, reason=REASONS[code])
-            self.answers[index] = afford(wish, self.left, rank=math.inf)
-            self._count(code, option.credits)
+            wanted = case.audited or (lot is not None and lot.won and is_believed(case))
+            code = "audit" if wanted else "cold_start" if self._explores(case, option) else None
+            if code is not None:
+                wish = Wish(case=case, option=option, score=1.0, code=code, reason=REASONS[code])
+                self.answers[index] = afford(wish, self.left, rank=math.inf)
+                self._count(code, option.credits)
 
     def _truth(self, case: PolicyCase) -> TierOption | None:
         """The option of the truth, unless it is known or cannot be had."""
@@ -147,15 +145,14 @@ class _Batch:
             self.pace.explored += 1
             self.pace.explored_credits += credits
 
-    def _explores(self, case: PolicyCase) -> bool:
-        """The first candidates of a ladder teach what the cheap tiers are worth."""
-        limit = self.view.spec.budgets.compute
-        if not case.first or limit is None or case.soft_rejected or self.pace.explored >= COLD.top:
+    def _explores(self, case: PolicyCase, option: TierOption) -> bool:
+        """The first candidates of a ladder that were measured below the truth teach what that is worth."""
+        limit, estimate = self.view.spec.budgets.compute, case.estimate
+        if limit is None or option.account != "compute" or self.pace.explored >= COLD.top:
+            return False
+        if estimate is None or estimate.tier is Tier.FAST or case.soft_rejected:
             return False
         if case.model is not None and case.model.labels >= COLD_LABELS:
-            return False
-        option = self._truth(case)
-        if option is None or option.account != "compute":
             return False
         if self.pace.explored_credits + option.credits > COLD.share * limit:
             return False
@@ -327,13 +324,14 @@ class _Batch:
         return f"{words}; the {account} budget has {self.left[account]:.3g} left, to be spent over the run"
 
     def _marked(self, index: int) -> Decision:
-        """With the draw; whoever goes straight to the truth would have gone without the lot, too."""
-        decision, lot = self.answers[index], self.lots.get(index)
-        return decision if lot is None else lot.mark(decision, straight=self._straight(index))
-
-    def _straight(self, index: int) -> bool:
-        decision = self.answers[index]
-        return self._goes(index, self.cases[index]) and decision.code != "audit"
+        """With the draw, and where the case comes to rest or goes to the truth with its propensity."""
+        case, decision, lot = self.cases[index], self.answers[index], self.lots.get(index)
+        if lot is None:
+            return replace(decision, audited=case.audited and decision.code == "audit")
+        straight = self._goes(index, case) and decision.code != "audit"
+        if straight or ((decision.action != "request" or decision.code == "audit") and is_believed(case)):
+            return lot.mark(decision, straight=straight)
+        return replace(decision, draw=lot.drawn)
 
 
 def _arrival(case: PolicyCase, opened: Opening) -> Arrival:

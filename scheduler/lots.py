@@ -32,8 +32,8 @@ class Lot:
         return (int.from_bytes(word, "big") >> 11) / 2.0**53
 
     def mark(self, decision: Decision, *, straight: bool) -> Decision:
-        """The decision with its draw. ``straight``: it goes to the truth whatever was drawn, hence with
-        probability 1."""
+        """The decision with its draw. ``straight``: the case goes to the truth whatever was drawn, hence
+        with probability 1."""
         return replace(
             decision,
             propensity=1.0 if straight else self.chance,
@@ -43,10 +43,18 @@ class Lot:
 
 
 def draw(view: RunView, case: PolicyCase) -> Lot | None:
-    """The lot of a case that the policy sees for the first time; ``None`` where the run has no audit."""
+    """The lot of a case, the same at every look until it has come to rest once; ``None`` from then on, and
+    where the run has no audit. A candidate that a soft gate refused has the least chance."""
     share = view.spec.audit_share
-    if share <= 0.0 or not case.first:
+    if share <= 0.0 or case.propensity is not None:
         return None
-    if case.model is not None and (fitted := model_of(case.model.body)) is not None and fitted.widen:
+    if case.soft_rejected:
+        share = LEAST_SHARE
+    elif case.model is not None and (fitted := model_of(case.model.body)) is not None and fitted.widen:
         share *= RESPONSE.audit_factor  # an alarm stands
     return Lot(Lot.number(view.seed, case.id, "audit"), min(1.0, max(LEAST_SHARE, share)))
+
+
+def is_believed(case: PolicyCase) -> bool:
+    """Whether there is an outcome that an audit could find wrong: an estimate, or a refusal."""
+    return case.estimate is not None or case.soft_rejected

@@ -179,10 +179,10 @@ def test_who_goes_to_the_truth_anyhow_has_probability_one_whatever_was_drawn() -
 
 def test_an_audit_that_cannot_be_paid_waits_before_all_others() -> None:
     run = view(10.0, left=0.5, audit_share=1.0)
-    [made] = decide(run, case(0, sd=0.02))
+    [made] = decide(run, case(0, sd=0.005))
     assert (made.action, made.audited, made.code) == ("hold", True, "budget")
     assert made.rank == math.inf
-    again = case(0, sd=0.02, first=False, audited=True, propensity=1.0)
+    again = case(0, sd=0.005, first=False, audited=True, propensity=1.0)
     [later] = decide(view(10.0, left=5.0, audit_share=1.0), again)
     assert (later.action, later.tier, later.code) == ("request", HIGH, "audit")
     assert later.draw is None, "it is drawn once"
@@ -193,12 +193,37 @@ def test_without_an_audit_no_propensity_is_invented() -> None:
 
 
 def test_the_first_of_a_ladder_are_explored_up_to_a_fifth_of_the_budget() -> None:
-    new = [case(pk, estimate=None, observed=frozenset(), model=None) for pk in range(60)]
-    made = decide(view(20.0), *new)
+    """Only those that were measured below the truth: both values are needed to learn from one the other."""
+    new = [case(pk, sd=0.3, model=None) for pk in range(60)]
+    made = decide(view(20.0, horizon=Horizon(trajectories=10**6)), *new)
     explored = [one for one in made if one.code == "cold_start"]
     assert 0 < len(explored) <= 4
-    assert all(one.tier is HIGH for one in explored)
-    assert {one.code for one in made} <= {"cold_start", "no_estimate", "budget"}
+    assert all(one.tier is HIGH and one.action == "request" for one in explored)
+    unmeasured = [case(pk, estimate=None, observed=frozenset(), model=None) for pk in range(60)]
+    assert {one.code for one in decide(view(20.0), *unmeasured)} == {"no_estimate"}
+
+
+def test_an_audit_waits_until_the_case_would_rest() -> None:
+    """So that the belief which it tests is the one that the reward would have stayed with."""
+    run = view(50.0, audit_share=1.0)
+    [on_its_way] = decide(run, case(0, estimate=None, observed=frozenset()))
+    assert (on_its_way.tier, on_its_way.propensity, on_its_way.audited) == (SIM, None, False)
+    assert on_its_way.draw is not None
+    [at_rest] = decide(run, case(0, sd=0.005))
+    assert (at_rest.tier, at_rest.propensity, at_rest.audited) == (HIGH, 1.0, True)
+    assert at_rest.draw == on_its_way.draw
+
+
+def test_a_refused_candidate_is_audited_now_and_then() -> None:
+    run = view(1_000.0, audit_share=0.5)
+    refused = [
+        case(pk, estimate=None, observed=frozenset(), soft_rejected=True, group=None) for pk in range(500)
+    ]
+    made = decide(run, *refused)
+    audited = [one for one in made if one.audited]
+    assert 2 <= len(audited) <= 25
+    assert {one.propensity for one in made} == {0.02}
+    assert {(one.action, one.code) for one in made if not one.audited} == {("stop", "soft_rejected")}
 
 
 def test_a_run_without_a_limit_climbs_by_thresholds() -> None:

@@ -43,6 +43,8 @@ COUNTERS = {
         "status",
     ),
     "retracted": ("verifier_retracted_checks", "Checks whose evidence was taken back", None),
+    "models": ("verifier_models_fitted", "Models fitted to what was bought, by ladder", "ladder"),
+    "alarms": ("verifier_alarms", "Alarms of the watch over audits, by ladder", "ladder"),
     "decisions": ("verifier_decisions", "What the policy decided, by action and tier", "action"),
 }
 

@@ -122,10 +122,10 @@ def _carry_out(
 
 
 def _decided(answer: Answer, ended: int) -> Decided:
-    """The belief at the draw stays with the case, whatever is decided later."""
+    """What was believed when the case came to rest stays with it, whatever is decided later."""
     standing, decision, estimate = answer.case.standing, answer.decision, answer.asked.estimate
-    drawn = answer.asked.first and decision.propensity is not None
-    believed = estimate.outcome if estimate is not None else None
+    drawn = standing.propensity is None and decision.propensity is not None
+    believed = estimate.outcome if estimate is not None else 0.0 if answer.asked.soft_rejected else None
     return Decided(
         pk=standing.pk,
         on=ended,
