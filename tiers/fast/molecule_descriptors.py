@@ -74,7 +74,7 @@ def descriptors(molecule: Molecule, graph: Graph | None = None) -> dict[str, flo
     Counts, but for ``charge`` in e, ``sp2_fraction`` and ``sp3_fraction`` of the carbon atoms (0 without
     carbon) and ``polar_surface`` in Å². ``rotatable_bonds`` are single, outside of rings and between atoms
     with other neighbours, amides among them; ``double_bonds`` and ``triple_bonds`` leave out aromatic ones.
-    ``unsaturated_atoms`` have a multiple or aromatic bond, and ``conjugated_atoms`` of them make the largest
+    ``unsaturated_atoms`` have a multiple or aromatic bond, ``conjugated_atoms`` of them make the largest
     connected system. ``graph`` is that of the molecule, where it was read already.
     """
     graph = graph or Graph.of(molecule.mol)
