@@ -87,7 +87,7 @@ class _Batch:
         """By ladder, the cases whose next purchase must be worth its price."""
         rows: dict[str, list[int]] = {}
         for index, case in enumerate(self.cases):
-            if self._is_limited(case):
+            if self._is_limited(case) and self._may_climb(case):
                 rows.setdefault(f"{case.ladder.name}@{case.ladder.version}", []).append(index)
         found: dict[str, dict[int, Opening]] = {}
         for ladder, indices in sorted(rows.items()):
@@ -97,6 +97,10 @@ class _Batch:
             if there:
                 found[ladder] = there
         return found
+
+    def _may_climb(self, case: PolicyCase) -> bool:
+        """A budget that need not last has no price: then the thresholds say what is not worth buying."""
+        return self._remaining() is not None or isinstance(self.thresholds.wish(case), Wish)
 
     def _is_paced(self) -> bool:
         spec = self.view.spec

@@ -201,3 +201,38 @@ def test_a_better_model_tells_what_it_moved_and_nothing_else(told: Story) -> Non
         assert new.reward is not None
         if new.status is RewardStatus.PROVISIONAL and new.evidence == old.evidence:
             assert abs(new.reward - old.reward) > 0.02
+
+
+def test_a_policy_that_games_the_features_is_noticed_and_believed_less(told: Story) -> None:
+    play(told, "teaches", items(64))
+    told.put_run("r", audit_share=1.0)
+    honest = [{**item, "id": f"h{at}"} for at, item in enumerate(items(100, seed=3))]
+    play(told, "r", honest, each=50)
+    with told.service.store.begin() as tx:  # a chance alarm is no part of this
+        for alarm in tx.alarms.of_project(PROJECT, 10):
+            insight.clear_alarm(tx, PROJECT, alarm.id)
+    gamed = [
+        {**item, "id": f"g{at}", "answer": item["answer"] + " gamed"}
+        for at, item in enumerate(items(80, seed=4))
+    ]
+    before = len(log(told, "r"))
+    told.submit("r", *gamed)
+    told.rest(400)
+    with told.service.store.read() as tx:
+        alarms = [one for one in tx.alarms.of_project(PROJECT, 10) if one.cleared_at is None]
+        model = tx.models.current(KEY)
+    assert len(log(told, "r")) > before
+    assert alarms
+    assert {alarm.stratum.partition("|")[0] for alarm in alarms} <= {"fast", "simulation"}
+    assert all(alarm.statistic > alarm.threshold for alarm in alarms)
+    assert model is not None
+    assert '"widen":{"' in model.body, "what rests on that level is believed less"
+    with told.service.store.begin() as tx:
+        for alarm in alarms:
+            cleared = insight.clear_alarm(tx, PROJECT, alarm.id)
+            assert cleared is not None
+            assert cleared.cleared_at is not None
+            assert insight.clear_alarm(tx, PROJECT, alarm.id) is None
+    assert told.service.learn(KEY)
+    with told.service.store.read() as tx:
+        assert '"widen":{}' in (tx.models.current(KEY) or model).body

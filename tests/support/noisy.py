@@ -1,7 +1,8 @@
 """Deterministic verifiers of a ladder that can be learned: a biased rough value, and the exact one. They
 take the time that they say they take.
 
-The candidate is a text of two numbers, ``"0.31 0.88"``; everything follows from them and from hashes.
+The candidate is a text of two numbers, ``"0.31 0.88"``; everything follows from them and from hashes. One
+that ends with ``gamed`` looks better, from its features, than it is.
 """
 
 from __future__ import annotations
@@ -33,14 +34,15 @@ LADDER: dict[str, Any] = {
 
 def numbers(candidate: object) -> tuple[float, float]:
     """The two numbers of a candidate."""
-    one, other = str(candidate).split()
+    one, other = str(candidate).split()[:2]
     return float(one), float(other)
 
 
 def exact(candidate: object) -> float:
     """The truth, in 0 to 10."""
     one, other = numbers(candidate)
-    return 5.0 + 3.0 * math.sin(3.0 * one) + 1.5 * (other - 0.5)
+    gamed = 3.0 if str(candidate).endswith("gamed") else 0.0
+    return 5.0 + 3.0 * math.sin(3.0 * one) + 1.5 * (other - 0.5) - gamed
 
 
 def noise(candidate: object) -> float:
