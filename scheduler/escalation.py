@@ -1,7 +1,7 @@
 """The policy: audits by lot first, then what is worth its price, within the budget and at its pace.
 
-A run without a limit climbs by thresholds (``scheduler.policy``). Where credits are limited, a purchase
-must be worth them: the expected gain of each level that could be bought, in units of the run's objective
+A run without a limit climbs by thresholds (``scheduler.policy``). Where credits are limited, what passes
+them must also be worth its price: the expected gain of each level that could be bought, in units of the run's objective
 (``scheduler.gains``), against its predicted cost, greedily by density, at no less than the price at which
 the budget would last (``scheduler.pacing``).
 """
@@ -99,8 +99,8 @@ class _Batch:
         return found
 
     def _may_climb(self, case: PolicyCase) -> bool:
-        """A budget that need not last has no price: then the thresholds say what is not worth buying."""
-        return self._remaining() is not None or isinstance(self.thresholds.wish(case), Wish)
+        """However much is left, what is certain or cannot be valuable is not bought."""
+        return isinstance(self.thresholds.wish(case), Wish)
 
     def _is_paced(self) -> bool:
         spec = self.view.spec
