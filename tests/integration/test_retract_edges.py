@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.integration.test_retract_story import ALONE, EXACT
+from tests.support.outbox import parcels, pk_of, register
 from tests.support.retracting import (
     ADMIN,
     asked,
@@ -32,6 +34,7 @@ from verifier_service.domain.rewards import RewardCode
 from verifier_service.domain.runs import RunState
 from verifier_service.domain.scoring import MET_FINAL
 from verifier_service.domain.states import CheckState, DemandState, RewardStatus
+from verifier_service.persistence.store import SqlStore
 from verifier_service.services import desk
 from verifier_service.services import retract as steps
 from verifier_service.services.purge import begin_purge, purge_step
@@ -69,6 +72,23 @@ def test_a_closed_run_ends_at_its_best_remaining_tier_or_without_a_number(told: 
         assert told.standing(run, "t").met == MET_FINAL
         assert told.run(run).state is RunState.CLOSED
         assert told.feed(run)[-1] == told.latest(run, "t")
+
+
+def test_endpoints_are_told_also_of_a_closed_run(told: Story) -> None:
+    told.put_ladder(ALONE)
+    climb(told, "r")
+    close(told, "r")
+    store = told.service.store
+    assert isinstance(store, SqlStore)
+    hook = register(store, PROJECT, statuses=("retracted",))
+    pk = pk_of(store, hook, PROJECT)
+    assert parcels(store, pk) == []
+    retract(told, verifier="test.exact")
+    [parcel] = parcels(store, pk)
+    assert parcel.body is not None
+    event = json.loads(parcel.body)
+    assert event["type"] == "reward.retracted"
+    assert (event["data"]["trajectory"], event["data"]["reward"]) == ("t", None)
 
 
 def test_a_purged_run_is_not_touched(told: Story) -> None:

@@ -8,6 +8,7 @@ from tests.integration.test_retract_story import ALONE, EXACT
 from tests.support.retracting import (
     ADMIN,
     asked,
+    begin,
     case,
     charged,
     check_at,
@@ -16,11 +17,12 @@ from tests.support.retracting import (
     retract,
     spent,
     spoil,
+    work_off,
 )
 from tests.support.story import PROJECT, Story
 from verifier_service.domain.errors import InvalidInput
 from verifier_service.domain.evidence import Tier
-from verifier_service.domain.retractions import KEPT, REVERIFIED
+from verifier_service.domain.retractions import KEPT, REVERIFIED, RetractionState
 from verifier_service.domain.runs import RunState
 from verifier_service.domain.states import CheckState, DemandState, RewardStatus
 
@@ -163,6 +165,21 @@ def test_a_queued_check_of_an_older_build_is_asked_for_under_the_present_one(tol
     assert (new.state, new.key == old.key) == (CheckState.QUEUED, False)
     told.rest()
     assert told.latest("r", "t").reward == 0.4
+
+
+def test_an_installation_that_goes_back_to_the_old_build_comes_to_an_end(told: Story) -> None:
+    told.put_ladder(ALONE)
+    climbed(told, "r")
+    present = told.service
+    renew(told, "test.exact")
+    retraction = begin(told, **REPLACE)
+    told.service = present
+    before = told.feed("r")
+    done = work_off(told, retraction)
+    assert (done.state, done.done, done.trajectories) == (RetractionState.DONE, 2, 2)
+    assert [one.reason for one in demands(told, "r", "t", EXACT)][:-1] == [KEPT]
+    told.sweep.tick()
+    assert told.feed("r") == before
 
 
 def test_nothing_is_replaced_by_what_is_not_here(told: Story) -> None:

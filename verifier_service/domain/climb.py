@@ -96,7 +96,7 @@ def _verified_again(case: Case, had: Collection[str]) -> Iterator[Rung]:
     """Rungs above the fast tier whose evidence was there and is to be verified again."""
     taken = {demand.path for demand in case.demands if demand.reason in VERIFIED_AGAIN} - set(had)
     if taken and case.passed(up_to=Tier.FAST):
-        for tier in TIERS:
+        for tier in TIERS[1:]:
             yield from (rung for rung in case.ladder.rungs_of(tier) if rung.path in taken)
 
 

@@ -212,6 +212,7 @@ class Task(NamedTuple):
     mode: Mode
     state: RetractionState
     place: int
+    created_at: float
 
 
 def moment_of(seconds: float) -> datetime:

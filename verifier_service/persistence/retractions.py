@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Row, Select, and_, case, func, or_, select
 
 from verifier_service.domain.errors import Conflict, NotFound
 from verifier_service.domain.evidence import TIERS, Tier
+from verifier_service.domain.models import LadderKey
 from verifier_service.domain.ports.retractions import Marked, Resting, Taken
 from verifier_service.domain.retractions import (
     KEPT,
@@ -31,7 +32,7 @@ from verifier_service.persistence.database import Database, clean, clock, ordere
 from verifier_service.persistence.documents import dumped
 from verifier_service.persistence.retraction_tables import OPEN, retractions
 
-_checks, _demands, _runs = tables.checks, tables.demands, tables.runs
+_checks, _demands, _runs, _cases = tables.checks, tables.demands, tables.runs, tables.trajectories
 _EVIDENCE = sql("checks.state = 'succeeded' AND checks.retraction IS NULL")
 _STATE = RetractionState
 
@@ -140,6 +141,7 @@ class SqlRetractions:
             mode=Mode(row.mode),
             state=_STATE(row.state),
             place=row.place,
+            created_at=row.created_at,
         )
 
     def live(self, sought: Sought, today: str | None, limit: int | None) -> list[int]:
@@ -194,6 +196,22 @@ class SqlRetractions:
             return Resting(ordered([row.trajectory for row in rows]), task.place)
         return Resting(ordered([row.trajectory for row in rows]), rows[-1].pk if rows else task.place)
 
+    def untaught(self, since: float) -> dict[LadderKey, int]:
+        done = select(retractions.c.pk).where(retractions.c.finished_at >= since)
+        pks = [row.pk for row in self._db.all(done)]
+        if not pks:
+            return {}
+        lost = (
+            select(_runs.c.project, _cases.c.ladder, _cases.c.ladder_version, func.count().label("n"))
+            .select_from(_checks)
+            .join(_demands, _demands.c.check_pk == _checks.c.pk)
+            .join(_cases, _cases.c.pk == _demands.c.trajectory)
+            .join(_runs, _runs.c.pk == _cases.c.run)
+            .where(self._db.among(_checks.c.retraction, pks), _checks.c.tier != Tier.FAST.value)
+            .group_by(_runs.c.project, _cases.c.ladder, _cases.c.ladder_version)
+        )
+        return {LadderKey(row.project, row.ladder, row.ladder_version): row.n for row in self._db.all(lost)}
+
     def taken(self, task: Task, trajectories: Collection[int]) -> list[Taken]:
         kept = and_(_demands.c.state == "withdrawn", _demands.c.reason == KEPT)
         states = _STANDS if task.mode is Mode.REPLACE else or_(_STANDS, kept)
@@ -245,7 +263,9 @@ class SqlRetractions:
     def _of(self, task: Task) -> tuple[ColumnElement[bool], ...]:
         """The evidence of a task that is under way."""
         if task.mode is Mode.REPLACE:
-            return (*self._sought(task.sought), *_ran(task.sought), _EVIDENCE)
+            # Whoever has asked since has asked for what there is: it would be replaced by itself, for ever.
+            before = _demands.c.decided_at <= task.created_at
+            return (*self._sought(task.sought), *_ran(task.sought), _EVIDENCE, before)
         return (_checks.c.retraction == task.pk,)
 
     def _sought(self, sought: Sought) -> tuple[ColumnElement[bool], ...]:

@@ -34,7 +34,7 @@ from verifier_service.domain.scoring import UNPLANNABLE, unjudged_process
 from verifier_service.domain.states import LIVE_CHECKS, LIVE_DEMANDS, CheckState, DemandState, RewardStatus
 
 MAX_ROUNDS = 4
-AGAIN_PRIORITY = 1.0
+AGAIN_PRIORITY = 1e9  # above whatever the policy gives
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

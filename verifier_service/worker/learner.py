@@ -45,8 +45,9 @@ class Learner:
         with self._service.store.read() as tx:
             now = tx.now()
             since = now - FIRST_LOOK_S if self._looked_at is None else self._looked_at
-            for key, count in tx.models.labelled(since).items():
-                self._new[key] = self._new.get(key, 0) + count
+            for news in (tx.models.labelled(since), tx.retractions.untaught(since)):
+                for key, count in news.items():
+                    self._new[key] = self._new.get(key, 0) + count
             self._looked_at = now
             return [key for key in self._new if self._is_due(key, tx.models.labels(key))]
 

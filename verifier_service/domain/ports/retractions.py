@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ladders import Role
+from verifier_service.domain.models import LadderKey
 from verifier_service.domain.retractions import Extent, Mode, NewRetraction, Retraction, Sought, Task
 from verifier_service.domain.runs import Key
 
@@ -88,6 +89,11 @@ class Retractions(Protocol):
 
     def taken(self, task: Task, trajectories: Collection[int]) -> list[Taken]:
         """Which demands of these trajectories have such evidence."""
+        ...
+
+    def untaught(self, since: float) -> dict[LadderKey, int]:
+        """Ladder versions that lost evidence above the fast tier by retractions that were done since a
+        database time, and how many pieces: what was learned from it is to be learned anew."""
         ...
 
     def counted(self, task: Task) -> Extent:
