@@ -45,9 +45,8 @@ class Basis:
                 column.append(j)
                 knots.append(at)
                 roots.append(_curve_root(_normal_scores(seen[:, j], at)))
-        centres: Floats = np.unique(learnt, axis=0)
-        if len(centres) > CENTRES:
-            centres = centres[np.sort(rng.permutation(len(centres))[:CENTRES])]
+        distinct: Floats = np.unique(learnt, axis=0)
+        centres: Floats = distinct[np.sort(rng.permutation(len(distinct))[:CENTRES])]
         return cls(np.array(column, dtype=np.int64), tuple(knots), tuple(roots), centres)
 
     def curves(self, z: Floats) -> list[Floats]:
@@ -65,8 +64,8 @@ class Basis:
     def joint_root(self, length: float) -> Floats:
         """Lower Cholesky factor of the covariance at the centres."""
         covariance = joint_kernel(self.centres, self.centres, length)
-        found: Floats = np.linalg.cholesky(covariance + JITTER * np.eye(len(covariance)))
-        return found
+        root = np.linalg.cholesky(covariance + JITTER * np.eye(len(covariance)))
+        return np.asarray(root, dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

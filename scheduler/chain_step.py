@@ -17,6 +17,8 @@ Pattern = tuple[int, ...]
 PRIOR_COUNT = 3.0
 DECLARED_COUNT = 2.0
 ENOUGH = 30
+FEW = 8
+TINY = 1e-300
 BEND = 0.8  # mean of |z| for a standard normal
 CLIP = 6.0
 
@@ -126,7 +128,7 @@ def fit_step(
     """
     level, line = declared.best(pattern)
     n = len(labels.target)
-    prior = line.sigma**2
+    prior = line.sigma**2 if level >= 0 else min(line.sigma**2, _variance_of_truths(everybody))
     if n == 0:
         none = np.empty(0)
         spread = fit_spread(none, none, none, prior=prior, prior_count=PRIOR_COUNT)
@@ -145,7 +147,8 @@ def fit_step(
     if found.smooth is not None:
         fitted = fitted + found.smooth.at(inputs)
     squares = found.left_out**2 + labels.extra
-    count = PRIOR_COUNT * max(0.0, 1.0 - n / ENOUGH)
+    variance = float(np.average(squares, weights=weight))
+    count = PRIOR_COUNT * _trust(level, prior, variance, n)
     spread = fit_spread(fitted, squares, weight, prior=prior, prior_count=count)
     measured = int((labels.extra == 0).sum())
     return Step(pattern, level, line, found.coefficients, found.smooth, spread, measured)
@@ -154,19 +157,31 @@ def fit_step(
 def _beside_declared(average: Average, problem: Problem, level: int, prior: float) -> Average:
     """The average, drawn toward the declared line while labels are few."""
     n = len(problem.target)
-    count = DECLARED_COUNT * max(0.0, 1.0 - n / ENOUGH)
-    if level < 0:
-        variance = float(np.average(average.left_out**2, weights=problem.weight))
-        count *= min(1.0, variance / prior)
-    share = n / (n + count)
+    variance = float(np.average(average.left_out**2, weights=problem.weight))
+    share = n / (n + DECLARED_COUNT * _trust(level, prior, variance, n))
     smooth = None if average.smooth is None else average.smooth.times(share)
     left_out = share * average.left_out + (1.0 - share) * problem.target
     return Average(share * average.coefficients, smooth, left_out)
 
 
+def _variance_of_truths(seen: Observations) -> float:
+    """Variance of the truths that were bought; infinite below eight of them."""
+    known = np.isfinite(seen.y[:, seen.top])
+    if known.sum() < FEW:
+        return float("inf")
+    truths, weight = seen.y[known, seen.top], seen.weight[known]
+    return float(np.average((truths - np.average(truths, weights=weight)) ** 2, weights=weight))
+
+
+def _trust(level: int, prior: float, variance: float, n: int) -> float:
+    """What is left of the declared variance's standing beside ``n`` labels: nothing from 30 on; for a
+    wide prior, which knows no scale, little beyond the first eight."""
+    left = max(0.0, 1.0 - n / ENOUGH)
+    return left if level >= 0 else left * max(min(1.0, variance / max(prior, TINY)), 1.0 - n / FEW)
+
+
 def _rows_with(pattern: Pattern, seen: Observations) -> Observations:
-    rows: Booleans = np.isfinite(seen.y[:, list(pattern)]).all(axis=1)
-    return seen.only(rows)
+    return seen.only(np.flatnonzero(np.isfinite(seen.y[:, list(pattern)]).all(axis=1)))
 
 
 def inputs_of(pattern: Pattern, x: Floats, y: Floats, scaling: Scaling) -> Floats:
