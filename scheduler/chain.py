@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from scheduler.chain_step import Labels, Pattern, Scaling, Step, fit_step
+from scheduler.chain_step import HeldOut, Labels, Pattern, Scaling, Step, fit_step
 from scheduler.observations import Declared, Floats, Observations
 from verifier_service.domain.errors import InvalidInput
 
 FORMAT = "chain/2"
 PSEUDO_SHARE = 0.3
+TINY = 1e-300
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -66,20 +67,7 @@ class Chain:
         centres among many rows. Deterministic; the order of rows does not matter. Raises ``InvalidInput``
         where ``declared`` has another number of levels or the noise is negative.
         """
-        levels = observations.y.shape[1]
-        if len(declared.lines) != levels - 1:
-            raise _invalid(f"{levels - 1} levels below the truth, {len(declared.lines)} declared")
-        if not (np.isfinite(noise) and noise >= 0):
-            raise _invalid("the noise is a variance")
-        seen = observations.sorted()
-        scaling = Scaling.of(seen)
-        truth = seen.y[:, seen.top]
-        steps: dict[Pattern, Step] = {}
-        for pattern in patterns_below(levels):
-            labels = _labels(pattern, seen, steps, scaling)
-            rng = np.random.default_rng((seed, *pattern))
-            steps[pattern] = fit_step(pattern, labels, seen, declared, scaling, rng)
-        return cls(steps, scaling, levels, float(noise), int((~np.isnan(truth)).sum()))
+        return fit_chain(observations, declared, noise=noise, seed=seed)[0]
 
     def believe(self, x: npt.ArrayLike, y: npt.ArrayLike) -> Belief:
         """The belief about each candidate from its features (n, p) and what was bought (n, K).
@@ -89,7 +77,7 @@ class Chain:
         features, values = self._checked(x, y)
         n = len(values)
         mean, variance, scale = np.zeros(n), np.zeros(n), np.ones(n)
-        for pattern, rows in _by_pattern(values).items():
+        for pattern, rows in rows_by_pattern(values).items():
             step = self.steps[pattern]
             at = step.mean(features[rows], values[rows], self.scaling)
             mean[rows], variance[rows], scale[rows] = at, step.spread.of(at), step.spread.scale
@@ -164,13 +152,35 @@ class Chain:
         return features, values
 
 
+def fit_chain(
+    observations: Observations, declared: Declared, *, noise: float, seed: int
+) -> tuple[Chain, dict[Pattern, HeldOut]]:
+    """``Chain.fit``, and what each of its steps says of truths that it had not seen."""
+    levels = observations.y.shape[1]
+    if len(declared.lines) != levels - 1:
+        raise _invalid(f"{levels - 1} levels below the truth, {len(declared.lines)} declared")
+    if not (np.isfinite(noise) and noise >= 0):
+        raise _invalid("the noise is a variance")
+    seen = observations.sorted()
+    scaling = Scaling.of(seen)
+    steps: dict[Pattern, Step] = {}
+    held_out: dict[Pattern, HeldOut] = {}
+    for pattern in patterns_below(levels):
+        labels = _labels(pattern, seen, steps, scaling)
+        rng = np.random.default_rng((seed, *pattern))
+        steps[pattern], held_out[pattern] = fit_step(pattern, labels, seen, declared, scaling, rng)
+    count = int(np.isfinite(seen.y[:, seen.top]).sum())
+    return Chain(steps, scaling, levels, float(noise), count), held_out
+
+
 def patterns_below(levels: int) -> list[Pattern]:
     """Every set of levels below the truth, the largest first."""
     below = range(levels - 1)
     return [pattern for size in range(levels - 1, -1, -1) for pattern in combinations(below, size)]
 
 
-def _by_pattern(values: Floats) -> dict[Pattern, npt.NDArray[np.int64]]:
+def rows_by_pattern(values: Floats) -> dict[Pattern, npt.NDArray[np.int64]]:
+    """Rows of ``values`` (n, K) by which levels below the truth are known."""
     below = ~np.isnan(values[:, :-1])
     code = below @ (1 << np.arange(below.shape[1])) if below.shape[1] else np.zeros(len(values), dtype=int)
     found: dict[Pattern, npt.NDArray[np.int64]] = {}
@@ -185,26 +195,26 @@ def _labels(
 ) -> Labels:
     """Truths where they were bought, and for the lowest step what higher levels say (pseudo-labels).
 
-    A pseudo-label has weight 1 / (1 + v / 0.3 s^2), v its belief's variance and s^2 the truths' own.
+    A pseudo-label has weight 1 / (1 + v / 0.3 s^2), v its belief's variance and s^2 that of the targets.
     """
     truth = seen.y[:, seen.top].copy()
     extra, weight = np.zeros(len(truth)), seen.weight.copy()
-    known = ~np.isnan(truth)
-    usable = known.copy()
-    if not pattern and known.sum() > 1 and seen.x.shape[1]:
-        spread = max(float(np.var(truth[known])), np.finfo(float).tiny)
-        for bought, rows in _by_pattern(seen.y).items():
-            rows = rows[~known[rows]]
-            if not bought or not len(rows):
-                continue
-            step = steps[bought]
-            truth[rows] = step.mean(seen.x[rows], seen.y[rows], scaling)
-            extra[rows] = step.spread.of(truth[rows])
-            weight[rows] /= 1.0 + extra[rows] / (PSEUDO_SHARE * spread)
-            usable[rows] = True
+    known = np.isfinite(truth)
+    if not pattern and known.any() and seen.x.shape[1]:
+        guessed = ~known & np.isfinite(seen.y).any(axis=1)
+        for bought, rows in rows_by_pattern(seen.y).items():
+            rows = rows[guessed[rows]]
+            if len(rows):
+                truth[rows] = steps[bought].mean(seen.x[rows], seen.y[rows], scaling)
+                extra[rows] = steps[bought].spread.of(truth[rows])
+        if guessed.any():
+            target = known | guessed
+            total = float(np.var(truth[target]) + np.mean(extra[target]))
+            weight[guessed] /= 1.0 + extra[guessed] / (PSEUDO_SHARE * max(total, TINY))
+    usable = np.isfinite(truth)
     for level in pattern:
-        usable &= ~np.isnan(seen.y[:, level])
-    return Labels(seen, truth, extra, weight).only(usable)
+        usable &= np.isfinite(seen.y[:, level])
+    return Labels(seen, truth, known, extra, weight).only(usable)
 
 
 def _invalid(message: str) -> InvalidInput:

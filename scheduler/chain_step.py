@@ -15,7 +15,7 @@ from scheduler.observations import Booleans, Declared, DeclaredLine, Floats, Obs
 
 Pattern = tuple[int, ...]
 PRIOR_COUNT = 3.0
-DECLARED_COUNT = 2.0
+DECLARED_COUNT = 4.0
 ENOUGH = 30
 FEW = 8
 TINY = 1e-300
@@ -102,15 +102,32 @@ class Step:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Labels:
-    """What a step learns from: a target per row, its own variance (0 for a measured truth), a weight."""
+    """What a step learns from: a target per row, whether it is a measured truth, its own variance (0 if
+    so), and a weight."""
 
     seen: Observations
     target: Floats
+    measured: Booleans
     extra: Floats
     weight: Floats
 
     def only(self, rows: Booleans) -> Labels:
-        return Labels(self.seen.only(rows), self.target[rows], self.extra[rows], self.weight[rows])
+        return Labels(
+            self.seen.only(rows),
+            self.target[rows],
+            self.measured[rows],
+            self.extra[rows],
+            self.weight[rows],
+        )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class HeldOut:
+    """Each measured truth, its weight, and what a step that had not seen it would have said; (n,)."""
+
+    prediction: Floats
+    truth: Floats
+    weight: Floats
 
 
 def fit_step(
@@ -120,10 +137,10 @@ def fit_step(
     declared: Declared,
     scaling: Scaling,
     rng: np.random.Generator,
-) -> Step:
+) -> tuple[Step, HeldOut]:
     """The step of ``pattern`` from rows in which all its levels were bought.
 
-    Few labels count beside the declared line as if it rested on two; a wide prior counts for less, by
+    Few labels count beside the declared line as if it rested on four; a wide prior counts for less, by
     its variance.
     """
     level, line = declared.best(pattern)
@@ -132,7 +149,7 @@ def fit_step(
     if n == 0:
         none = np.empty(0)
         spread = fit_spread(none, none, none, prior=prior, prior_count=PRIOR_COUNT)
-        return Step(pattern, level, line, none, None, spread, 0)
+        return Step(pattern, level, line, none, None, spread, 0), HeldOut(none, none, none)
     seen = labels.seen
     offset = declared_values(level, line, seen.y)
     weight = labels.weight / labels.weight.mean()
@@ -150,8 +167,14 @@ def fit_step(
     variance = float(np.average(squares, weights=weight))
     count = PRIOR_COUNT * _trust(level, prior, variance, n)
     spread = fit_spread(fitted, squares, weight, prior=prior, prior_count=count)
-    measured = int((labels.extra == 0).sum())
-    return Step(pattern, level, line, found.coefficients, found.smooth, spread, measured)
+    measured = labels.measured
+    held_out = HeldOut(
+        prediction=(labels.target - found.left_out)[measured],
+        truth=labels.target[measured],
+        weight=weight[measured],
+    )
+    step = Step(pattern, level, line, found.coefficients, found.smooth, spread, int(measured.sum()))
+    return step, held_out
 
 
 def _beside_declared(average: Average, problem: Problem, level: int, prior: float) -> Average:
