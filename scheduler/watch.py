@@ -1,10 +1,9 @@
-"""The watch over audits: does a verifier still foretell the truth as it did?
+"""Alarms on audits: has a verifier drifted, or has the policy that is trained learnt to please it?
 
-Each audit gives a standardised error z = (believed - found) / sd, high where the belief was too high. Its
-rank among earlier audits of the same stratum is uniform while nothing changes, whatever the errors'
-distribution; the normal score of the rank drives a Shiryaev-Roberts statistic, averaged over the sizes of
-shift that it looks for (Shiryaev 1963; Pollak 1985, Ann. Stat. 13, 206; on ranks: Gordon and Pollak 1994,
-Ann. Stat. 22, 763). It asks for errors that grow, the signature of a policy that games a cheap verifier.
+Per stratum a Shiryaev-Roberts chart (Shiryaev 1963; Roberts 1966, Technometrics 8, 411) over sequential
+ranks (Gordon and Pollak 1995, Annals of Statistics 23, 1477). A rank among all earlier ones, with ties
+broken at random, is uniform and independent of the others while nothing changes, whatever the errors are
+distributed like. So the threshold comes from simulated uniform numbers and fits every verifier.
 """
 
 from __future__ import annotations
@@ -14,90 +13,195 @@ import math
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
-from scipy.special import ndtri
+import numpy as np
 
-FORMAT = "watch/1"
-SHIFTS = (0.25, 0.5, 1.0, 1.5)  # in normal scores
-REFERENCE = 30  # audits before any alarm
-MOST_KEPT = 400
-# Exceeded in 5 % of undisturbed streams of 200 audits, by simulation (``tests/unit/test_watch.py``).
-THRESHOLD = 1_600.0
-_EDGE = 1e-9
+from verifier_service.domain.errors import InvalidInput
+
+FORMAT = "watch/2"
+REFERENCE = 30  # audits of a stratum before its chart starts
+REMEMBERED = 400  # errors that a new one is ranked among
+MOST_CHARTS = 64  # the ones that were fed longest ago are forgotten
+NULL_RATE = 0.05  # false alarms per 1,000 candidates
+POOLED = "*"
+POOLED_WEIGHT, BIN_WEIGHT = 0.8, 0.2  # how the null rate is shared out: all bins of a build, and each
+
+# What may have happened: a share of the candidates has errors that are the largest of about k.
+# Density of the rank u: 1 - share + share k u^(k - 1).
+CHANGES = ((0.5, 3.0), (0.5, 8.0), (0.3, 20.0))
+
+# Audits per 1,000 candidates, and the threshold at which 5 % of such spans see a false alarm
+# (`simulated_threshold(audits, streams=100_000, seed=1)`).
+THRESHOLDS: tuple[tuple[int, float], ...] = (
+    (25, 234.6),
+    (50, 539.2),
+    (100, 1187.4),
+    (200, 2517.5),
+    (400, 5209.4),
+    (800, 10505.2),
+)
+
+
+class Raised(TypedDict):
+    """``statistic`` exceeded ``threshold`` after ``audits`` audits since the chart was begun."""
+
+    statistic: float
+    threshold: float
+    audits: int
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What an alarm does where it stands: factors on the variance and on the share of audits."""
+    """What an alarm changes while it stands: factor on the variance of beliefs, factor on the share of
+    audits, and whether the stratum's beliefs may be accepted without a person."""
 
     variance_factor: float = 2.0
     audit_factor: float = 2.0
+    auto_accept: bool = False
 
 
 RESPONSE = Response()
 
 
 @dataclass(slots=True)
-class Stratum:
-    """Sorted errors of earlier audits, how many there were, and the statistic per size of shift."""
+class Chart:
+    """One stratum: its latest errors in their order (at most 400), a statistic per change, and how many
+    audits it has seen."""
 
-    errors: list[float] = field(default_factory=list)
+    recent: list[float] = field(default_factory=list)
+    statistics: list[float] = field(default_factory=lambda: [0.0] * len(CHANGES))
     audits: int = 0
-    statistics: list[float] = field(default_factory=lambda: [0.0] * len(SHIFTS))
+    ordered: list[float] = field(init=False)
 
-    def saw(self, error: float, tie: float) -> float:
-        """Add one; the mean statistic afterwards, 0 while the reference is collected."""
-        below, above = bisect_left(self.errors, error), bisect_right(self.errors, error)
-        rank = (below + tie * (above - below + 1)) / (len(self.errors) + 1)
+    def __post_init__(self) -> None:
+        self.ordered = sorted(self.recent)
+
+    def saw(self, z: float, tie: float) -> float:
+        """The statistic after one more error; 0 while the reference is gathered. ``tie`` in (0, 1)."""
         if self.audits >= REFERENCE:
-            score = float(ndtri(min(max(rank, _EDGE), 1.0 - _EDGE)))
-            self.statistics = [
-                (value + 1.0) * math.exp(shift * score - shift * shift / 2)
-                for value, shift in zip(self.statistics, SHIFTS, strict=True)
-            ]
+            u = rank(self.ordered, z, tie)
+            for place, (share, k) in enumerate(CHANGES):
+                self.statistics[place] = (self.statistics[place] + 1.0) * _ratio(u, share, k)
+        self._remember(z)
+        return sum(self.statistics) / len(CHANGES)
+
+    def _remember(self, z: float) -> None:
         self.audits += 1
-        if len(self.errors) < MOST_KEPT:
-            insort(self.errors, error)
-        return sum(self.statistics) / len(SHIFTS)
+        self.recent.append(z)
+        insort(self.ordered, z)
+        if len(self.recent) > REMEMBERED:
+            del self.ordered[bisect_left(self.ordered, self.recent.pop(0))]
 
 
-@dataclass(slots=True)
 class Watch:
-    """All strata of one ladder; a stratum begins when its first audit comes."""
+    """Charts of all strata of one ladder, fed one audit at a time.
 
-    strata: dict[str, Stratum] = field(default_factory=dict)
+    A stratum is named ``"<build>|<bin of scores>"``. Beside each there is a chart of the build as a whole,
+    which sees a change in every bin sooner; 4/5 of the false alarms are allowed to it. A new build of a
+    verifier is a new stratum, hence starts anew. ``per_thousand``: audits expected per 1,000 candidates,
+    which the threshold depends on; raises ``InvalidInput`` unless positive.
+    """
 
-    def saw(self, stratum: str, error: float, key: str) -> dict[str, Any] | None:
-        """Look at one audit, named ``key``. On an alarm its statistic, the threshold and the number of
-        audits; the stratum then begins anew."""
-        if not math.isfinite(error):
+    def __init__(self, per_thousand: float = 100.0) -> None:
+        if not (math.isfinite(per_thousand) and per_thousand > 0):
+            raise InvalidInput("invalid_watch", "audits per 1,000 candidates are positive")
+        self.per_thousand = float(per_thousand)
+        self._charts: dict[str, Chart] = {}
+
+    def saw(self, stratum: str, z: float, key: str) -> Raised | None:
+        """One audit: ``z`` = (believed - found) / standard deviation of the belief, as it was when the
+        audit was drawn; ``key`` names the audit and breaks ties.
+
+        After an alarm the charts of the stratum and of its build begin anew, with a new reference. An
+        error that is not a number is left out.
+        """
+        if math.isnan(z):
             return None
-        state = self.strata.setdefault(stratum, Stratum())
-        statistic = state.saw(error, _uniform(f"{stratum}\0{key}"))
-        if statistic <= THRESHOLD:
-            return None
-        del self.strata[stratum]
-        return {"statistic": statistic, "threshold": THRESHOLD, "audits": state.audits}
+        error = max(-1e300, min(1e300, float(z)))
+        raised: Raised | None = None
+        charts = _charts_of(stratum)
+        for name, weight in charts:
+            chart = self._charts.pop(name, None) or Chart()
+            self._charts[name] = chart
+            statistic, threshold = chart.saw(error, tie(key, name)), self.threshold / weight
+            if statistic > threshold and raised is None:
+                raised = Raised(statistic=statistic, threshold=threshold, audits=chart.audits)
+        if raised is not None:
+            for name, _ in charts:
+                self._charts[name] = Chart()
+        while len(self._charts) > MOST_CHARTS:
+            del self._charts[next(iter(self._charts))]
+        return raised
+
+    @property
+    def threshold(self) -> float:
+        """Of a single chart."""
+        return threshold_for(self.per_thousand)
 
     def as_json(self) -> dict[str, Any]:
-        """Plain JSON from which the watch goes on."""
-        return {
-            "format": FORMAT,
-            "strata": {
-                name: [state.errors, state.audits, state.statistics]
-                for name, state in sorted(self.strata.items())
-            },
-        }
+        """Plain JSON from which the same watch is made."""
+        charts = [[name, one.recent, one.statistics, one.audits] for name, one in self._charts.items()]
+        return {"format": FORMAT, "per_thousand": self.per_thousand, "charts": charts}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Watch:
         """The watch that ``as_json`` wrote; a new one for another format."""
         if document.get("format") != FORMAT:
             return cls()
-        return cls({name: Stratum(*parts) for name, parts in document["strata"].items()})
+        watch = cls(document["per_thousand"])
+        for name, recent, statistics, audits in document["charts"]:
+            watch._charts[name] = Chart(list(recent), list(statistics), int(audits))
+        return watch
 
 
-def _uniform(text: str) -> float:
-    word = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return (int.from_bytes(word, "big") >> 11) / 2.0**53
+def rank(ordered: list[float], z: float, tie: float) -> float:
+    """Where z stands among earlier errors, in (0, 1): (how many are below + tie (equals + 1)) / (n + 1).
+
+    Uniform where z and the earlier ones are exchangeable and ``tie`` is uniform.
+    """
+    below = bisect_left(ordered, z)
+    equals = bisect_right(ordered, z) - below
+    return (below + tie * (equals + 1)) / (len(ordered) + 1)
+
+
+def tie(key: str, chart: str) -> float:
+    """The uniform number in (0, 1) of an audit in a chart, from a hash."""
+    word = hashlib.blake2b(f"{chart}\0{key}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return ((int.from_bytes(word, "big") >> 12) + 0.5) / 2.0**52
+
+
+def threshold_for(per_thousand: float) -> float:
+    """Threshold of a single chart with that many audits per 1,000 candidates: between the entries of the
+    table, and beyond them, in proportion to the audits."""
+    audits = [float(entry) for entry, _ in THRESHOLDS]
+    per_audit = [threshold / entry for entry, threshold in THRESHOLDS]
+    found = np.interp(math.log(per_thousand), np.log(audits), per_audit)
+    return float(found) * per_thousand
+
+
+def simulated_threshold(audits: int, *, streams: int, seed: int, null_rate: float = NULL_RATE) -> float:
+    """The threshold at which a chart raises a false alarm at ``null_rate`` per ``audits`` audits.
+
+    Quantile of the highest statistic over twice as many audits, where ranks are uniform; the chart
+    starts at 0.
+    """
+    rng = np.random.default_rng(seed)
+    statistics = np.zeros((len(CHANGES), streams))
+    highest = np.zeros(streams)
+    for _ in range(2 * audits):
+        u = rng.random(streams)
+        ratios = np.stack([_ratio(u, share, k) for share, k in CHANGES])
+        statistics = (statistics + 1.0) * ratios
+        np.maximum(highest, statistics.mean(axis=0), out=highest)
+    return float(np.quantile(highest, (1.0 - null_rate) ** 2))
+
+
+def _ratio(u: Any, share: float, k: float) -> Any:
+    return 1.0 - share + share * k * u ** (k - 1.0)
+
+
+def _charts_of(stratum: str) -> list[tuple[str, float]]:
+    """The charts that an audit feeds, with their shares of the null rate."""
+    build, mark, _ = stratum.rpartition("|")
+    return [(f"{build}|{POOLED}", POOLED_WEIGHT), (stratum, BIN_WEIGHT)] if mark else [(stratum, 1.0)]
