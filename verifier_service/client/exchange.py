@@ -27,7 +27,16 @@ TOO_LONG = "wait_too_long"
 TOO_MANY, NOT_NOW = 429, 503
 # Codes of a 503 with which the server says that nothing has happened. Any other may come from a proxy, or
 # after a commit whose answer was lost.
-UNTOUCHED = frozenset({"checks_contended", "database_busy", "database_contended", "names_slow", "stopping"})
+UNTOUCHED = frozenset(
+    {
+        "checks_contended",
+        "database_busy",
+        "database_contended",
+        "evidence_retracted",
+        "names_slow",
+        "stopping",
+    }
+)
 SPREAD_S, SPREAD_SHARE = 0.5, 0.1
 
 
