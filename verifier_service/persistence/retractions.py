@@ -147,11 +147,12 @@ class SqlRetractions:
     def live(self, sought: Sought, today: str | None, limit: int | None) -> list[int]:
         pks: set[int] = set()
         for found in self._live(sought, today):
-            pks.update(row.pk for row in self._db.all(found.order_by(_checks.c.pk).limit(limit)))
+            pks.update(row.pk for row in self._db.all(found.limit(limit)))
         return ordered(pks)[:limit]
 
     def _live(self, sought: Sought, today: str | None) -> list[Select[Any]]:
-        mine = select(_checks.c.pk).where(*self._sought(sought))
+        # The indexes of what is live are short; that of the project's keys is not.
+        mine = select(_checks.c.pk).where(*self._sought(sought, by_index=sought.keys is not None))
         # The bound on the time makes the index of leases usable.
         running = mine.where(sql(tables.RUNNING), _checks.c.lease_until >= 0.0)
         ways = [running.where(_checks.c.started_at <= sought.until)]
@@ -217,7 +218,7 @@ class SqlRetractions:
         states = _STANDS if task.mode is Mode.REPLACE else or_(_STANDS, kept)
         found = _joined(select(_demands.c.pk, _demands.c.trajectory, _demands.c.role)).where(
             self._db.among(_demands.c.trajectory, ordered(trajectories)),
-            *self._of(task),
+            *self._of(task, by_index=False),
             *_rests(task.mode),
             states,
         )
@@ -260,17 +261,19 @@ class SqlRetractions:
             raise NotFound("retraction_not_found", f"no retraction {id!r}")
         return row
 
-    def _of(self, task: Task) -> tuple[ColumnElement[bool], ...]:
-        """The evidence of a task that is under way."""
+    def _of(self, task: Task, *, by_index: bool = True) -> tuple[ColumnElement[bool], ...]:
+        """The evidence of a task that is under way. Not ``by_index`` where the checks are known: SQLite
+        would find all that is sought first."""
         if task.mode is Mode.REPLACE:
             # Whoever has asked since has asked for what there is: it would be replaced by itself, for ever.
             before = _demands.c.decided_at <= task.created_at
-            return (*self._sought(task.sought), *_ran(task.sought), _EVIDENCE, before)
-        return (_checks.c.retraction == task.pk,)
+            return (*self._sought(task.sought, by_index=by_index), *_ran(task.sought), _EVIDENCE, before)
+        return ((_checks.c.retraction if by_index else _checks.c.retraction + 0) == task.pk,)
 
-    def _sought(self, sought: Sought) -> tuple[ColumnElement[bool], ...]:
+    def _sought(self, sought: Sought, *, by_index: bool = True) -> tuple[ColumnElement[bool], ...]:
         """Checks of the selection, in any state and at any time."""
-        found = [_checks.c.project == sought.project]
+        project = _checks.c.project if by_index else _checks.c.project + ""
+        found = [project == sought.project]
         if sought.keys is not None:
             found.append(self._db.among(_checks.c.key, sought.keys))
         if sought.verifier is not None:
