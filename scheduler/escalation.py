@@ -1,9 +1,9 @@
 """The policy: audits by lot first, then what is worth its price, within the budget and at its pace.
 
 A run without a limit climbs by thresholds (``scheduler.policy``). Where credits are limited, what passes
-them must also be worth its price: the expected gain of each level that could be bought, in units of the run's objective
-(``scheduler.gains``), against its predicted cost, greedily by density, at no less than the price at which
-the budget would last (``scheduler.pacing``).
+them must be worth its price as well: the expected gain of each level that could be bought, in units of the
+run's objective (``scheduler.gains``), against its predicted cost, greedily by density, at no less than the
+price at which the budget would last (``scheduler.pacing``).
 """
 
 from __future__ import annotations
