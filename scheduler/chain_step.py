@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ DECLARED_COUNT = 4.0
 ENOUGH = 30
 FEW = 8
 TINY = 1e-300
+NO_SPREAD = Spread(np.zeros(1), np.zeros(1), 0.0, 1.0)
 BEND = 0.8  # mean of |z| for a standard normal
 CLIP = 6.0
 
@@ -165,16 +166,24 @@ def fit_step(
         fitted = fitted + found.smooth.at(inputs)
     squares = found.left_out**2 + labels.extra
     variance = float(np.average(squares, weights=weight))
-    count = PRIOR_COUNT * _trust(level, prior, variance, n)
-    spread = fit_spread(fitted, squares, weight, prior=prior, prior_count=count)
+    step = Step(
+        pattern, level, line, found.coefficients, found.smooth, NO_SPREAD, int(labels.measured.sum())
+    )
+    spread = fit_spread(
+        fitted,
+        squares,
+        weight,
+        prior=prior,
+        prior_count=PRIOR_COUNT * _trust(level, prior, variance, n),
+        waiting=_waiting(step, everybody, scaling),
+    )
     measured = labels.measured
     held_out = HeldOut(
         prediction=(labels.target - found.left_out)[measured],
         truth=labels.target[measured],
         weight=weight[measured],
     )
-    step = Step(pattern, level, line, found.coefficients, found.smooth, spread, int(measured.sum()))
-    return step, held_out
+    return replace(step, spread=spread), held_out
 
 
 def _beside_declared(average: Average, problem: Problem, level: int, prior: float) -> Average:
@@ -201,6 +210,15 @@ def _trust(level: int, prior: float, variance: float, n: int) -> float:
     wide prior, which knows no scale, little beyond the first eight."""
     left = max(0.0, 1.0 - n / ENOUGH)
     return left if level >= 0 else left * max(min(1.0, variance / max(prior, TINY)), 1.0 - n / FEW)
+
+
+def _waiting(step: Step, seen: Observations, scaling: Scaling) -> Floats:
+    """Predictions of the candidates of whom exactly the step's levels are known."""
+    known = np.isfinite(seen.y)
+    wanted = np.zeros(seen.y.shape[1], dtype=bool)
+    wanted[list(step.pattern)] = True
+    rows = np.flatnonzero((known == wanted).all(axis=1))
+    return step.mean(seen.x[rows], seen.y[rows], scaling)
 
 
 def _rows_with(pattern: Pattern, seen: Observations) -> Observations:
