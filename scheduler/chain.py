@@ -89,7 +89,7 @@ class Chain:
         )
         if self.noise == 0:
             gain = np.ones_like(latent)
-        mean[known] += gain * (truth[known] - mean[known])
+        mean[known] = truth[known] + (1.0 - gain) * (mean[known] - truth[known])
         variance[known], scale[known] = gain * self.noise, 1.0
         return Belief(mean, variance, scale)
 
