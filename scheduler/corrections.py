@@ -17,7 +17,7 @@ LEAST_DENOMINATOR = 0.2
 @dataclass(frozen=True, slots=True)
 class Estimated:
     """A mean over ``n`` candidates, ``audits`` of which were audited, with its standard error (nan below
-    two candidates)."""
+    two audits)."""
 
     mean: float
     se: float
@@ -60,18 +60,21 @@ def corrected_means(
     """Mean truth per stratum: the mean belief and the mean error by its audits.
 
     The error's mean is Horvitz and Thompson's (1952, JASA 47, 663) sum over the number of candidates,
-    which is exactly unbiased for independent draws. The standard error is that of the mean of
-    ``doubly_robust`` over candidates that are drawn anew, so it covers the draws and the candidates.
-    Arguments and errors as ``doubly_robust``.
+    exactly unbiased for independent draws. Its squared error about the mean truth of these very
+    candidates is estimated, without bias too, by sum A (1 - pi) (y - m)^2 / pi^2 over n^2 (Sarndal,
+    Swensson and Wretman 1992, ch. 2.8). Arguments and errors as ``doubly_robust``.
     """
     values = doubly_robust(believed, found, propensity, audited)
-    names, chosen = _named(strata, len(values)), np.asarray(audited, dtype=bool)
+    m, y, pi, chosen = _columns(believed, found, propensity, audited)
+    names = _named(strata, len(values))
+    squares = np.zeros(len(values))
+    squares[chosen] = (1.0 - pi[chosen]) * ((y[chosen] - m[chosen]) / pi[chosen]) ** 2
     result: dict[str, Estimated] = {}
     for name in np.unique(names):
         rows = names == name
-        n = int(rows.sum())
-        se = float(values[rows].std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
-        result[str(name)] = Estimated(float(values[rows].mean()), se, n, int(chosen[rows].sum()))
+        n, audits = int(rows.sum()), int(chosen[rows].sum())
+        se = float(np.sqrt(squares[rows].sum()) / n) if audits > 1 else float("nan")
+        result[str(name)] = Estimated(float(values[rows].mean()), se, n, audits)
     return result
 
 

@@ -4,6 +4,10 @@ Per stratum a Shiryaev-Roberts chart (Shiryaev 1963; Roberts 1966, Technometrics
 ranks (Gordon and Pollak 1995, Annals of Statistics 23, 1477). A rank among all earlier ones, with ties
 broken at random, is uniform and independent of the others while nothing changes, whatever the errors are
 distributed like. So the threshold comes from simulated uniform numbers and fits every verifier.
+
+Errors of beliefs that are refitted are not quite exchangeable: where many candidates have the same error
+(metals whose gap is 0, say), a refit moves all of them by a trifle past all the earlier ones. Hence each
+error is blurred by a quarter of the spread of the reference, and trifles do not change ranks.
 """
 
 from __future__ import annotations
@@ -19,9 +23,10 @@ import numpy as np
 
 from verifier_service.domain.errors import InvalidInput
 
-FORMAT = "watch/2"
+FORMAT = "watch/3"
 REFERENCE = 30  # audits of a stratum before its chart starts
 REMEMBERED = 400  # errors that a new one is ranked among
+BLUR = 0.25  # of the spread of the reference, as a standard deviation
 MOST_CHARTS = 64  # the ones that were fed longest ago are forgotten
 NULL_RATE = 0.05  # false alarms per 1,000 candidates
 POOLED = "*"
@@ -66,28 +71,51 @@ RESPONSE = Response()
 
 @dataclass(slots=True)
 class Chart:
-    """One stratum: its latest errors in their order (at most 400), a statistic per change, and how many
-    audits it has seen."""
+    """One stratum: its latest errors in their order (at most 400, blurred), a statistic per change, how
+    many audits it has seen, half the width of the blur, and ties until it is known."""
 
     recent: list[float] = field(default_factory=list)
     statistics: list[float] = field(default_factory=lambda: [0.0] * len(CHANGES))
     audits: int = 0
+    blur: float = 0.0
+    ties: list[float] = field(default_factory=list)
     ordered: list[float] = field(init=False)
 
     def __post_init__(self) -> None:
         self.ordered = sorted(self.recent)
 
-    def saw(self, z: float, tie: float) -> float:
+    def saw(self, z: float, tie: float, least_blur: float = 0.0) -> float:
         """The statistic after one more error; 0 while the reference is gathered. ``tie`` in (0, 1)."""
-        if self.audits >= REFERENCE:
-            u = rank(self.ordered, z, tie)
-            for place, (share, k) in enumerate(CHANGES):
-                self.statistics[place] = (self.statistics[place] + 1.0) * _ratio(u, share, k)
-        self._remember(z)
+        self.audits += 1
+        if self.audits <= REFERENCE:
+            self.recent.append(z)
+            self.ties.append(tie)
+            if self.audits == REFERENCE:
+                self._begin(least_blur)
+            return 0.0
+        blurred = z + self.blur * (2.0 * tie - 1.0)
+        u = rank(self.ordered, blurred, tie)
+        for place, (share, k) in enumerate(CHANGES):
+            self.statistics[place] = (self.statistics[place] + 1.0) * _ratio(u, share, k)
+        self._remember(blurred)
         return sum(self.statistics) / len(CHANGES)
 
+    def as_json(self) -> list[Any]:
+        """Its parts in the order of the fields."""
+        return [self.recent, self.statistics, self.audits, self.blur, self.ties]
+
+    def _begin(self, least_blur: float) -> None:
+        """From the first to the ninth decile are 2.56 standard deviations of normal errors; a uniform
+        number in (-1, 1) has the standard deviation 1 / sqrt 3."""
+        low, high = np.quantile(self.recent, (0.1, 0.9))
+        self.blur = max(least_blur, BLUR * 3.0**0.5 * float(high / 2.56 - low / 2.56))
+        self.recent = [
+            z + self.blur * (2.0 * tie - 1.0) for z, tie in zip(self.recent, self.ties, strict=True)
+        ]
+        self.ties = []
+        self.ordered = sorted(self.recent)
+
     def _remember(self, z: float) -> None:
-        self.audits += 1
         self.recent.append(z)
         insort(self.ordered, z)
         if len(self.recent) > REMEMBERED:
@@ -110,21 +138,25 @@ class Watch:
         self._charts: dict[str, Chart] = {}
 
     def saw(self, stratum: str, z: float, key: str) -> Raised | None:
-        """One audit: ``z`` = (believed - found) / standard deviation of the belief, as it was when the
-        audit was drawn; ``key`` names the audit and breaks ties.
+        """One audit: ``z`` = (believed - found) in any unit that does not change, with the belief as it was
+        when the audit was drawn; ``key`` names the audit, its hash breaks ties and blurs.
+
+        In units of the belief's own standard deviation changes show less: that grows with what is amiss.
 
         After an alarm the charts of the stratum and of its build begin anew, with a new reference. An
         error that is not a number is left out.
         """
         if math.isnan(z):
             return None
-        error = max(-1e300, min(1e300, float(z)))
+        error = max(-1e300, min(1e300, float(z)))  # JSON has no infinity
         raised: Raised | None = None
         charts = _charts_of(stratum)
+        blur = 0.0  # of the build as a whole, which the bins' is no smaller than
         for name, weight in charts:
             chart = self._charts.pop(name, None) or Chart()
             self._charts[name] = chart
-            statistic, threshold = chart.saw(error, tie(key, name)), self.threshold / weight
+            statistic, threshold = chart.saw(error, tie(key, name), blur), self.threshold / weight
+            blur = chart.blur
             if statistic > threshold and raised is None:
                 raised = Raised(statistic=statistic, threshold=threshold, audits=chart.audits)
         if raised is not None:
@@ -141,7 +173,7 @@ class Watch:
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON from which the same watch is made."""
-        charts = [[name, one.recent, one.statistics, one.audits] for name, one in self._charts.items()]
+        charts = [[name, *one.as_json()] for name, one in self._charts.items()]
         return {"format": FORMAT, "per_thousand": self.per_thousand, "charts": charts}
 
     @classmethod
@@ -150,8 +182,8 @@ class Watch:
         if document.get("format") != FORMAT:
             return cls()
         watch = cls(document["per_thousand"])
-        for name, recent, statistics, audits in document["charts"]:
-            watch._charts[name] = Chart(list(recent), list(statistics), int(audits))
+        for name, recent, statistics, audits, blur, ties in document["charts"]:
+            watch._charts[name] = Chart(list(recent), list(statistics), int(audits), blur, list(ties))
         return watch
 
 

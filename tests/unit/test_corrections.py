@@ -36,13 +36,22 @@ def test_over_all_draws_the_doubly_robust_reward_is_the_truth() -> None:
     assert np.allclose(expected, TRUTH, atol=1e-12)
 
 
-def test_over_all_draws_the_mean_of_each_stratum_is_the_truth() -> None:
+def test_over_all_draws_the_mean_of_each_stratum_is_the_truth_and_its_error_as_large_as_said() -> None:
     strata = ["a", "a", "b", "b", "b"]
     expected = {"a": 0.0, "b": 0.0}
+    squared, estimated = 0.0, 0.0
     for drawn, probability in draws():
         found = np.where(drawn, TRUTH, np.nan)
         for name, one in corrected_means(strata, BELIEVED, found, CHANCE, drawn).items():
             expected[name] += probability * one.mean
+            if name == "b":
+                squared += probability * (one.mean - TRUTH[2:].mean()) ** 2
+                # fewer than two audits say nothing of their error, but the formula holds over all draws
+                errors = np.where(drawn, (TRUTH - BELIEVED) / CHANCE, 0.0)[2:]
+                formula = float(((1.0 - CHANCE[2:]) * errors**2).sum()) / 9
+                estimated += probability * formula
+                assert one.audits < 2 or one.se == pytest.approx(formula**0.5)
+    assert estimated == pytest.approx(squared)
     assert expected == pytest.approx({"a": TRUTH[:2].mean(), "b": TRUTH[2:].mean()}, abs=1e-12)
 
 
@@ -55,9 +64,9 @@ def test_two_standard_errors_cover_the_mean_in_95_of_100_batches() -> None:
         chance = np.where(believed > 0.5, 0.3, 0.1)
         drawn = rng.random(600) < chance
         one = corrected_means(["all"] * 600, believed, truth, chance, drawn)["all"]
-        covered += abs(one.mean) <= 2 * one.se
+        covered += abs(one.mean - truth.mean()) <= 2 * one.se
         assert one.audits == drawn.sum()
-    assert 368 <= covered <= 396  # 95.4 %, within four standard errors
+    assert 368 <= covered <= 398  # 95.4 %, within four standard errors
 
 
 def test_an_unaudited_candidate_keeps_its_belief_and_its_truth_is_not_read() -> None:

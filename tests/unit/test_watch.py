@@ -152,6 +152,18 @@ def test_going_on_from_the_middle_is_going_through(errors: list[float], cut: int
     assert rest.as_json() == whole.as_json()
 
 
+def test_a_refit_that_moves_many_equal_errors_by_a_trifle_is_no_alarm() -> None:
+    """Half of the errors are equal, and grow by a thousandth at each refit."""
+    rng = np.random.default_rng(11)
+    alarms = 0
+    for stream in range(60):
+        z = rng.standard_normal(200)
+        z[rng.random(200) < 0.5] = 0.0
+        z += 0.001 * (np.arange(200) // 10)
+        alarms += bool(feed(Watch(per_thousand=200), z, begin=1000 * stream))
+    assert alarms <= 10  # 3 expected; without the blur more than half
+
+
 def test_state_is_bounded() -> None:
     watch = Watch()
     for at in range(3000):
