@@ -16,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 
+from scheduler.audit import uniform
 from scheduler.choice import Budgets, Choice, Verdict, choose
 from scheduler.gains import Objective, edge_of
 from scheduler.lots import Lot, draw, is_believed
@@ -81,6 +82,7 @@ class _Batch:
                 self._choose(ladder, part, objective)
         self._send()
         made = [self._marked(index) for index in range(len(self.cases))]
+        self._rest(made)
         return Verdicts(made, self.pace.note() if self._is_paced() else None)
 
     def _priced(self) -> dict[str, dict[int, Opening]]:
@@ -88,7 +90,7 @@ class _Batch:
         rows: dict[str, list[int]] = {}
         for index, case in enumerate(self.cases):
             if self._is_limited(case) and self._may_climb(case):
-                rows.setdefault(f"{case.ladder.name}@{case.ladder.version}", []).append(index)
+                rows.setdefault(_name(case), []).append(index)
         found: dict[str, dict[int, Opening]] = {}
         for ladder, indices in sorted(rows.items()):
             cases = [self.cases[index] for index in indices]
@@ -118,7 +120,7 @@ class _Batch:
         """Where a case would come to rest: audits, drawn by its name alone, are bought whatever they are
         worth; so are the first labels. What goes to the truth anyhow does so as it was decided."""
         for index, case in enumerate(self.cases):
-            lot = draw(self.view, case)
+            lot = draw(self.view, case, self.pace.rested.get(_name(case), ()))
             if lot is not None:
                 self.lots[index] = lot
             option = self._truth(case)
@@ -130,6 +132,15 @@ class _Batch:
                 wish = Wish(case=case, option=option, score=1.0, code=code, reason=REASONS[code])
                 self.answers[index] = afford(wish, self.left, rank=math.inf)
                 self._count(code, option.credits)
+
+    def _rest(self, made: Sequence[Decision]) -> None:
+        """Note the outcomes of those that came to rest now, for the lots of those who come later."""
+        found: dict[str, list[float]] = {}
+        for case, decision in zip(self.cases, made, strict=True):
+            if decision.propensity is not None and case.estimate is not None and not case.soft_rejected:
+                found.setdefault(_name(case), []).append(case.estimate.outcome)
+        for ladder, outcomes in found.items():
+            self.pace.came_to_rest(ladder, outcomes)
 
     def _truth(self, case: PolicyCase) -> TierOption | None:
         """The option of the truth, unless it is known or cannot be had."""
@@ -160,7 +171,7 @@ class _Batch:
             return False
         if self.pace.explored_credits + option.credits > COLD.share * limit:
             return False
-        return Lot.number(self.view.seed, case.id, "cold_start") < COLD.top / COLD.cheap
+        return uniform(self.view.seed, case.id, "cold_start") < COLD.top / COLD.cheap
 
     def _afford(self, wishes: Sequence[tuple[int, Wish]]) -> None:
         for index, wish in sorted(wishes, key=lambda one: (-one[1].density, one[1].case.trajectory)):
@@ -336,6 +347,10 @@ class _Batch:
         if straight or ((decision.action != "request" or decision.code == "audit") and is_believed(case)):
             return lot.mark(decision, straight=straight)
         return replace(decision, draw=lot.drawn)
+
+
+def _name(case: PolicyCase) -> str:
+    return f"{case.ladder.name}@{case.ladder.version}"
 
 
 def _arrival(case: PolicyCase, opened: Opening) -> Arrival:

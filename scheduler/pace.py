@@ -35,7 +35,7 @@ class Arrival:
 class Pace:
     """``seen``: candidates looked at. ``explored``: sent to the truth to begin with, ``explored_credits``
     what that was quoted at, ``audit_credits`` the same of audits. ``recent``: arrivals by ladder, the
-    latest last. ``price``: what a credit had to buy the last time, by account."""
+    latest last; ``rested``: outcomes with which cases came to rest. ``price``: what a credit had to buy the last time, by account."""
 
     seen: int = 0
     explored: int = 0
@@ -43,6 +43,7 @@ class Pace:
     audit_credits: float = 0.0
     price: dict[str, float] = field(default_factory=dict)
     recent: dict[str, list[Arrival]] = field(default_factory=dict)
+    rested: dict[str, list[float]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, document: str | None) -> Pace:
@@ -63,6 +64,7 @@ class Pace:
                 "explored_credits": self.explored_credits,
                 "audit_credits": self.audit_credits,
                 "price": self.price,
+                "rested": self.rested,
                 "recent": {name: [_line(one) for one in rows] for name, rows in self.recent.items()},
             },
             separators=(",", ":"),
@@ -71,6 +73,10 @@ class Pace:
     def arrived(self, ladder: str, arrivals: Sequence[Arrival]) -> None:
         """Remember the latest."""
         self.recent[ladder] = [*self.recent.get(ladder, ()), *arrivals][-RECENT:]
+
+    def came_to_rest(self, ladder: str, outcomes: Sequence[float]) -> None:
+        """Remember the latest outcomes with which cases came to rest."""
+        self.rested[ladder] = [*self.rested.get(ladder, ()), *map(_short, outcomes)][-RECENT:]
 
     def pool(self, ladder: str) -> Pool | None:
         """Recent arrivals of a ladder as if they came now; ``None`` while there are none."""

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.audit import uniform
 from scheduler.escalation import ROUND, EscalationPolicy
-from scheduler.lots import Lot
 from tests.support.cases import ladder
 from verifier_service.domain.decisions import (
     BudgetView,
@@ -170,6 +170,21 @@ def test_an_audit_is_drawn_by_name_and_bought_whatever_it_is_worth() -> None:
     assert [one.draw for one in alone] == [one.draw for one in made], "the batch does not matter"
 
 
+def test_half_of_the_audits_go_to_the_top() -> None:
+    """From the second batch on, when it is known what the top is; the share stays what was asked for."""
+    run = view(1e6, audit_share=0.2)
+    means = [0.3 + 0.4 * (pk % 97) / 97 for pk in range(2_000)]
+    cases = [case(pk, mean=mean, sd=0.005, group=None) for pk, mean in enumerate(means)]
+    _, pacing = EscalationPolicy().decide(run, cases[:200])
+    made = EscalationPolicy().decide(replace(run, pacing=pacing), cases[200:]).decisions
+    top = [one for one, mean in zip(made, means[200:], strict=True) if mean > 0.6]
+    rest = [one for one, mean in zip(made, means[200:], strict=True) if mean < 0.55]
+    [low], [high] = ({one.propensity for one in part} for part in (rest, top))
+    assert low == pytest.approx(0.1)
+    assert high == pytest.approx(0.43, abs=0.03)
+    assert sum(one.audited for one in made) / len(made) == pytest.approx(0.2, abs=0.03)
+
+
 def test_who_goes_to_the_truth_anyhow_has_probability_one_whatever_was_drawn() -> None:
     run = view(1_000.0, audit_share=0.5)
     made = decide(run, *(case(pk, sd=0.3, group=None) for pk in range(40)))
@@ -282,7 +297,7 @@ def test_another_group_changes_nothing_while_the_budget_does_not_bind(sds: list[
 
 
 def test_the_number_of_a_lot_is_uniform() -> None:
-    drawn = [Lot.number(3, f"t{pk}", "audit") for pk in range(4_000)]
+    drawn = [uniform(3, f"t{pk}", "audit") for pk in range(4_000)]
     assert sum(drawn) / 4_000 == pytest.approx(0.5, abs=0.02)
     assert sum(one < 0.1 for one in drawn) / 4_000 == pytest.approx(0.1, abs=0.02)
     assert len(set(drawn)) == 4_000
