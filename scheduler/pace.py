@@ -34,8 +34,9 @@ class Arrival:
 @dataclass(slots=True)
 class Pace:
     """``seen``: candidates looked at. ``explored``: sent to the truth to begin with, ``explored_credits``
-    what that was quoted at, ``audit_credits`` the same of audits. ``recent``: arrivals by ladder, the
-    latest last; ``rested``: outcomes with which cases came to rest. ``price``: what a credit had to buy the last time, by account."""
+    what that was quoted at, ``audit_credits`` the same of audits. ``price``: what a credit had to buy the
+    last time, by account. By ladder, the latest last: ``recent`` arrivals, and the outcomes of cases that
+    ``rested``."""
 
     seen: int = 0
     explored: int = 0
