@@ -31,7 +31,9 @@ def purchases(draw: st.DrawFn, *, verdicts: bool = False) -> tuple[Observations,
         x, y = x[rows], y[rows]
     propensity = np.where(rng.uniform(size=n) < 0.5, rng.uniform(0.02, 1.0, n), np.nan)
     lines = [DeclaredLine(0.0, 1.0, 0.5 * size) if draw(st.booleans()) else None for _ in range(levels - 1)]
-    seen = Observations.of(x, y * size, propensity=propensity, key=rng.permutation(n))
+    seen = Observations.of(
+        x, y * size, propensity=propensity, key=rng.permutation(n) // draw(st.sampled_from([1, 3, 50]))
+    )
     return seen, Declared(0.5 if verdicts else 0.0, 3.0 * size, tuple(lines))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scheduler.chain import Chain, patterns_below
+from scheduler.chain import Chain, _labels, patterns_below
 from scheduler.observations import Declared, DeclaredLine, Floats, Observations
 from verifier_service.domain.errors import InvalidInput
 
@@ -131,6 +131,42 @@ def test_pseudo_labels_teach_the_features() -> None:
         gains.append(errors[0] - errors[1])
     assert np.mean(gains) > 0.05
     assert min(gains) > -0.05
+
+
+def test_a_pseudo_label_is_no_truth() -> None:
+    """Features say the level to the last digit, and the level says the truth within 0.5: so do features."""
+    rng = np.random.default_rng(16)
+    x = rng.normal(size=(220, 1))
+    y = np.column_stack([x[:, 0], x[:, 0] + 0.5 * rng.normal(size=220)])
+    y[20:, 1] = NAN
+    chain = Chain.fit(Observations.of(x, y), LINE)
+    assert chain.residual_variance(-1) > 0.15
+
+
+def test_pseudo_labels_weigh_less_the_less_they_know() -> None:
+    x, y = ladder(120, 17, levels=3)
+    seen = Observations.of(x, bought(y, 0.4)).sorted()
+    chain = Chain.fit(seen, Declared.wide(3, sigma=3.0))
+    labels = _labels((), seen, chain.steps, chain.scaling)
+    guessed = ~labels.measured
+    assert 20 < guessed.sum() < len(guessed)
+    assert (labels.weight[~guessed] == 1.0).all()
+    assert (labels.extra[~guessed] == 0.0).all()
+    order = np.argsort(labels.extra[guessed])
+    assert (np.diff(labels.weight[guessed][order]) <= 0).all()
+    assert 0 < labels.weight[guessed].min() < labels.weight[guessed].max() < 1
+
+
+def test_intervals_are_meant_for_those_without_a_truth() -> None:
+    """Truths were bought where they scatter; whoever waits is where they do not."""
+    rng = np.random.default_rng(18)
+    x = np.concatenate([rng.uniform(0.5, 1, 70), rng.uniform(0, 0.5, 310)])[:, None]
+    truth = 4 * x + np.where(x > 0.5, 1.0, 0.1) * rng.normal(size=x.shape)
+    truth[100:] = NAN
+    asked = Chain.fit(Observations.of(x, truth), Declared.wide(1, sigma=5.0))
+    alone = Chain.fit(Observations.of(x[:100], truth[:100]), Declared.wide(1, sigma=5.0))
+    at = (x[100:], truth[100:])
+    assert asked.believe(*at).scale[0] < 0.9 * alone.believe(*at).scale[0]
 
 
 def test_what_was_not_bought_is_not_used() -> None:
