@@ -113,9 +113,8 @@ class Stream:
         return cls(table.x[rows], cheap, table.truth[rows], empty, empty.copy(), propensity, audited)
 
     def fitted(self, begin: int, declared: Declared) -> Chain:
-        """A chain of what audits found among the latest 600 candidates."""
-        seen = np.flatnonzero(self.audited[:begin])
-        seen = seen[seen >= begin - FITTED_ON]
+        """A chain of the latest 600 truths that were bought."""
+        seen = np.flatnonzero(self.audited[:begin])[-FITTED_ON:]
         y = np.column_stack([self.cheap[seen], self.truth[seen]])
         known = Observations.of(self.x[seen], y, propensity=self.propensity[seen], key=seen)
         return Chain.fit(known, declared)

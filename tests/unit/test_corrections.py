@@ -36,23 +36,36 @@ def test_over_all_draws_the_doubly_robust_reward_is_the_truth() -> None:
     assert np.allclose(expected, TRUTH, atol=1e-12)
 
 
-def test_over_all_draws_the_mean_of_each_stratum_is_the_truth_and_its_error_as_large_as_said() -> None:
+def test_over_all_draws_the_mean_of_each_stratum_is_the_truth() -> None:
     strata = ["a", "a", "b", "b", "b"]
     expected = {"a": 0.0, "b": 0.0}
-    squared, estimated = 0.0, 0.0
     for drawn, probability in draws():
         found = np.where(drawn, TRUTH, np.nan)
         for name, one in corrected_means(strata, BELIEVED, found, CHANCE, drawn).items():
             expected[name] += probability * one.mean
-            if name == "b":
-                squared += probability * (one.mean - TRUTH[2:].mean()) ** 2
-                # fewer than two audits say nothing of their error, but the formula holds over all draws
-                errors = np.where(drawn, (TRUTH - BELIEVED) / CHANCE, 0.0)[2:]
-                formula = float(((1.0 - CHANCE[2:]) * errors**2).sum()) / 9
-                estimated += probability * formula
-                assert one.audits < 2 or one.se == pytest.approx(formula**0.5)
-    assert estimated == pytest.approx(squared)
     assert expected == pytest.approx({"a": TRUTH[:2].mean(), "b": TRUTH[2:].mean()}, abs=1e-12)
+
+
+def test_over_all_draws_a_stratum_with_errors_like_the_others_has_the_standard_error_that_is_said() -> None:
+    """One stratum, so nothing but its own errors is borrowed: equal errors make both parts the same."""
+    believed, truth, chance = np.zeros(6), np.ones(6), np.full(6, 0.5)
+    squared, estimated = 0.0, 0.0
+    for outcome in product((False, True), repeat=6):
+        one = corrected_means(["a"] * 6, believed, truth, chance, np.array(outcome))["a"]
+        squared += (one.mean - 1.0) ** 2 / 64
+        if one.audits == 3:  # as many as expected
+            estimated = one.se**2
+    assert estimated == pytest.approx(squared)
+
+
+def test_a_stratum_whose_audits_found_no_error_yet_is_not_said_to_be_exact() -> None:
+    strata = ["a"] * 50 + ["b"] * 50
+    drawn = np.arange(100) % 10 == 0
+    truth = np.r_[np.zeros(50), np.tile([1.0, -1.0], 25)]
+    found = corrected_means(strata, np.zeros(100), truth, np.full(100, 0.1), drawn)
+    assert 0.1 < found["a"].se < 2 * found["b"].se
+    none = corrected_means(["a"], [0.0], [np.nan], [0.1], [False])["a"]
+    assert np.isnan(none.se)
 
 
 def test_two_standard_errors_cover_the_mean_in_95_of_100_batches() -> None:
@@ -86,6 +99,8 @@ def test_what_cannot_be_corrected_is_refused(
 ) -> None:
     with pytest.raises(InvalidInput):
         doubly_robust(believed, found, chance, [True])
+    with pytest.raises(InvalidInput):
+        corrected_means(["a"], [1.0], [np.nan], [np.nan], [False])
 
 
 def test_many_audits_are_believed_and_few_are_not() -> None:
