@@ -92,9 +92,11 @@ def model_of(body: str) -> LadderModel | None:
 @dataclass(frozen=True, slots=True)
 class LearnedBeliefs:
     """``Beliefs``: what was measured at the truth or above as it is, else what the model says, else what
-    is declared. ``map_named`` looks up the maps that ladders declare."""
+    is declared. ``map_named`` looks up the maps that ladders declare; without ``learning`` no model is made
+    or read, and a reward follows from its own candidate's evidence alone."""
 
     map_named: MapNamed
+    learning: bool = True
 
     def estimate(
         self, ladder: Ladder, evidence: Sequence[RungEvidence], model: FittedModel | None = None
@@ -133,6 +135,8 @@ class LearnedBeliefs:
 
     def learns(self, ladder: Ladder) -> bool:
         """Whether the ladder measures, and has something to buy above the fast tier."""
+        if not self.learning:
+            return False
         levels = levels_of(ladder)
         return bool(levels) and levels[-1] is not Tier.FAST
 

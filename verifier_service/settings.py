@@ -84,6 +84,8 @@ class Settings(BaseSettings):
     budget_compute: float | None = Field(default=None, ge=0)
     budget_human: float | None = Field(default=None, ge=0)
 
+    learning: bool = True
+
     log_level: str = "info"
     log_json: bool = False
     tracing: bool = False

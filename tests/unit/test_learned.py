@@ -190,6 +190,11 @@ def test_judging_ladders_have_nothing_to_learn() -> None:
     assert one.outcome == 0.7
 
 
+def test_without_learning_no_model_counts() -> None:
+    beliefs = LearnedBeliefs(no_map, learning=False)
+    assert not beliefs.learns(LADDER)
+
+
 def test_missing_features_are_stood_in_for() -> None:
     model = learned(60, known=60)
     bare = tuple(item for item in evidenced("0.5 0.5", SIM) if item.path != "fast/0")

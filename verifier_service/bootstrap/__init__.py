@@ -59,7 +59,7 @@ def build(settings: Settings, dispatcher: Dispatcher | None = None) -> Service:
         catalog=catalog,
         dispatcher=dispatcher if dispatcher is not None else _dispatcher(settings),
         policy=EscalationPolicy(),
-        beliefs=LearnedBeliefs(catalog.map),
+        beliefs=LearnedBeliefs(catalog.map, learning=settings.learning),
         tariff=HourlyTariff(
             cpu_hour=settings.cpu_hour, gpu_hour=settings.gpu_hour, human_hour=settings.human_hour
         ),
