@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
@@ -105,11 +105,19 @@ def choose(
     A group changes nothing for the others as long as the budgets do not bind and ``edge`` and ``scales``
     are given. Raises ``InvalidInput`` for budgets that do not fit the pool.
     """
+
+    def measure(ordered: Pool) -> Gains:
+        return gains(ordered, rewards(ordered, worth), objective, edge=edge, scales=scales)
+
+    return choose_by(pool, measure, budgets)
+
+
+def choose_by(pool: Pool, measure: Callable[[Pool], Gains], budgets: Budgets) -> Choice:
+    """The same with gains of any kind: ``measure`` says those of a pool."""
     _check(budgets, pool.levels)
     by_key = np.argsort(pool.key, kind="stable")
     ordered = pool.take(by_key)
-    found = gains(ordered, rewards(ordered, worth), objective, edge=edge, scales=scales)
-    decided = _Greedy(ordered, found, budgets).run()
+    decided = _Greedy(ordered, measure(ordered), budgets).run()
     back = np.empty_like(by_key)
     back[by_key] = np.arange(by_key.size)
     return decided.take(back)
