@@ -77,8 +77,8 @@ def compare(before: Span, after: Span) -> Signature:
     """What changed from one span to the next.
 
     Where pay and merit rise together, or nothing changes, fewer than 1 in 100 comparisons say that they
-    came apart. Standard errors cover both which candidates came and which were audited. ``InvalidInput`` for a
-    span of fewer than two candidates.
+    came apart. Standard errors cover both which candidates came and which were audited. ``InvalidInput``
+    for a span of fewer than two candidates.
     """
     if min(len(before.paid), len(after.paid)) < 2:
         raise InvalidInput("invalid_span", "a span has at least two candidates")
