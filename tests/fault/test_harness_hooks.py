@@ -57,8 +57,9 @@ def test_cancellation_is_asked_for_at_least_twice_a_second() -> None:
 def test_the_heart_beats_while_an_item_runs() -> None:
     harness = make_harness(beat_s=0.1)
     beats: list[float] = []
+    began = time.monotonic()
     list(harness.run(jobs({"do": "sleep", "s": 0.8}, time_s=30.0), nobody, lambda: beats.append(0.0)))
-    assert 3 <= len(beats) <= 12
+    assert 3 <= len(beats) <= (time.monotonic() - began) / 0.1 + 2
 
 
 def test_a_lost_lease_ends_the_run_and_the_child() -> None:
