@@ -103,6 +103,21 @@ def test_the_feed_has_it_and_the_number_that_follows(running: Server, client: Cl
     assert judgement(client, run, id).retracted is None
 
 
+def test_it_can_be_asked_for_after_all(running: Server, client: Client) -> None:
+    run, id = scored(running)
+    key = judgement(client, run, id).key
+    one = done(client, client.retract(reason="wrong", checks=[key]).retraction)
+    runner = CliRunner(env={"VERIFIER_URL": running.url, "VERIFIER_API_KEY": running.key})
+    assert runner.invoke(app, ["retractions", "--reverify"]).exit_code == 2
+    asked = runner.invoke(app, ["retractions", one.id, "--reverify", "--json"])
+    assert asked.exit_code == 0, asked.stderr
+    assert Retraction.model_validate_json(asked.stdout).reverify
+    until = time.monotonic() + patience(20)
+    while client.query(run, [id]).records[0].status is not RewardStatus.FINAL:
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
 @pytest.mark.parametrize(
     ("wanted", "error"),
     [

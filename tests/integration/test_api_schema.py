@@ -168,6 +168,7 @@ WRITTEN: dict[str, Callable[[Stage], dict[str, Any]]] = {
     "POST /v1/webhooks/{webhook}/replay": _with({"run": RUN}, webhook=Stage.webhook),
     "POST /v1/retractions": _with({"verifier": "test.nowhere", "reason": "it was wrong", "dry_run": True}),
     "GET /v1/retractions/{retraction}": _path(retraction=Stage.retraction),
+    "POST /v1/retractions/{retraction}/reverify": _path(retraction=Stage.retraction),
 }
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.integration.test_retract_story import ALONE, EXACT
 from tests.support.outbox import parcels, pk_of, register
 from tests.support.retracting import (
-    ADMIN,
+    answered,
     asked,
     begin,
     case,
@@ -194,6 +194,10 @@ def test_a_step_that_dies_has_not_happened(told: Story, monkeypatch: pytest.Monk
     assert (done.done, done.records) == (2, 2)
 
 
+def reverified(told: Story, one: Retraction) -> Retraction:
+    return told.service.unit(lambda tx: steps.reverify(tx, PROJECT, one.id))
+
+
 def counts(one: Retraction) -> tuple[int, int, int]:
     return one.checks, one.trajectories, one.runs
 
@@ -215,7 +219,7 @@ def test_a_dry_run_counts_what_is_done(told: Story, wanted: dict[str, Any]) -> N
     climb(told, "r1", "r2")
     told.submit("r2", {"id": "u", "answer": "CCCCC"})
     told.rest()
-    dry = told.service.retract(PROJECT, asked(**wanted, dry_run=True), ADMIN)
+    dry = answered(told, **wanted, dry_run=True)
     assert (dry.retraction, dry.created) == (None, False)
     assert dry.extent is not None
     with told.service.store.read() as tx:
@@ -233,7 +237,7 @@ def test_the_same_again_does_nothing_more(told: Story) -> None:
     first = retract(told, verifier="test.exact", reverify=True)
     told.rest()
     records = told.feed("r")
-    answer = told.service.retract(PROJECT, asked(verifier="test.exact", reverify=True), ADMIN)
+    answer = answered(told, verifier="test.exact", reverify=True)
     assert (answer.created, answer.retraction) == (False, first)
     told.rest()
     assert told.feed("r") == records
@@ -298,6 +302,34 @@ def test_what_the_budget_cannot_verify_again_says_so(told: Story) -> None:
     told.put_run("r", compute=100.0)
     told.rest()
     assert told.latest("r", "t").reward == 0.4
+
+
+@pytest.mark.parametrize("verifier", ["test.exact", "molecule.validity", "molecule.identify"])
+def test_what_was_only_taken_back_is_asked_for_after_all(told: Story, verifier: str) -> None:
+    told.put_ladder(ALONE)
+    climb(told, "r", "closed")
+    close(told, "closed")
+    retraction = retract(told, verifier=verifier)
+    for run in ("r", "closed"):
+        assert told.latest(run, "t").status is RewardStatus.RETRACTED
+    told.sweep._slow_due = 1e12
+    again = reverified(told, retraction)
+    assert (again.state, again.reverify, again.trajectories, again.done) == (
+        RetractionState.SUPERSEDING,
+        True,
+        1,
+        0,
+    )
+    done = work_off(told, again)
+    assert (done.state, done.done, done.runs) == (RetractionState.DONE, 1, 1)
+    assert reverified(told, retraction) == done
+    reason = told.latest("r", "t").reason
+    assert reason is not None
+    assert reason.detail == "reverifying"
+    told.rest()
+    assert (told.latest("r", "t").outcome, told.latest("r", "t").status) == (0.4, RewardStatus.FINAL)
+    assert told.latest("closed", "t").status is RewardStatus.RETRACTED
+    assert spent(told, "r", "closed") == pytest.approx(charged(told))
 
 
 def test_another_candidate_than_was_thought(told: Story) -> None:

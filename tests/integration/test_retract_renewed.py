@@ -6,8 +6,7 @@ import pytest
 
 from tests.integration.test_retract_story import ALONE, EXACT
 from tests.support.retracting import (
-    ADMIN,
-    asked,
+    answered,
     begin,
     case,
     charged,
@@ -45,7 +44,7 @@ def test_the_old_record_stands_until_the_new_evidence_is_there(told: Story) -> N
     climbed(told, "r1", "r2")
     renew(told, "test.exact")
     before = {run: told.feed(run) for run in ("r1", "r2")}
-    dry = told.service.retract(PROJECT, asked(**REPLACE, dry_run=True), ADMIN)
+    dry = answered(told, **REPLACE, dry_run=True)
     done = retract(told, **REPLACE)
     assert dry.extent is not None
     assert (dry.extent.trajectories, dry.extent.runs) == (done.trajectories, done.runs) == (3, 3)
@@ -183,6 +182,5 @@ def test_an_installation_that_goes_back_to_the_old_build_comes_to_an_end(told: S
 
 
 def test_nothing_is_replaced_by_what_is_not_here(told: Story) -> None:
-    wanted = asked(verifier="test.nowhere", reverify=True, keep=True)
     with pytest.raises(InvalidInput, match="not installed"):
-        told.service.retract(PROJECT, wanted, ADMIN)
+        answered(told, verifier="test.nowhere", reverify=True, keep=True)

@@ -17,6 +17,7 @@ from verifier_service.domain.evidence import Tier
 from verifier_service.domain.retractions import NewRetraction, Retraction, RetractionAnswer, RetractionState
 from verifier_service.domain.runs import Key
 from verifier_service.persistence.store import SqlStore
+from verifier_service.services import retract as steps
 from verifier_service.worker.loop import TierWorker
 from verifier_service.worker.sweep import Sweep
 
@@ -57,9 +58,15 @@ def asked(project: str = PROJECT, **wanted: Any) -> NewRetraction:
     return NewRetraction.model_validate({"reason": WRONG} | wanted)
 
 
+def answered(told: Story, project: str = PROJECT, **wanted: Any) -> RetractionAnswer:
+    """What is said to a request."""
+    service, request = told.service, asked(**wanted)
+    return service.unit(lambda tx: steps.asked(tx, service.catalog, project, request, ADMIN))
+
+
 def begin(told: Story, project: str = PROJECT, **wanted: Any) -> Retraction:
     """Store a retraction."""
-    answer: RetractionAnswer = told.service.retract(project, asked(**wanted), ADMIN)
+    answer = answered(told, project, **wanted)
     assert answer.retraction is not None
     return answer.retraction
 

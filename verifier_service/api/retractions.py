@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Response
@@ -18,6 +19,8 @@ from verifier_service.domain.retractions import (
     RetractionList,
     RetractionState,
 )
+from verifier_service.services.retract import asked
+from verifier_service.services.retract import reverify as again
 
 router = APIRouter(prefix="/v1/retractions", tags=["retractions"])
 
@@ -43,10 +46,26 @@ def retract(
     Idempotent by `id`, and without one by content. 202 while the sweep works it off, 200 once it is done
     and for a dry run, which only counts.
     """
-    answer = context.service.retract(caller.project, wanted, caller)
+    service = context.service
+    work = partial(asked, catalog=service.catalog, project=caller.project, wanted=wanted, by=caller)
+    if wanted.dry_run:
+        with service.store.read() as tx:
+            return work(tx)
+    answer = service.unit(work)
     pending = answer.retraction is not None and answer.retraction.state is not RetractionState.DONE
     response.status_code = after_wait(not pending)
     return answer
+
+
+@router.post(
+    "/{retraction}/reverify",
+    responses={202: {"model": Retraction, "description": "It is being worked off"}, **documented(404)},
+)
+def reverify(retraction: RetractionId, caller: Admin, response: Response, context: InContext) -> Retraction:
+    """In open runs, ask again for what was only taken back (idempotent). Scope: `admin`."""
+    found = context.service.unit(lambda tx: again(tx, caller.project, retraction))
+    response.status_code = after_wait(found.state is RetractionState.DONE)
+    return found
 
 
 @router.get("", responses=documented())

@@ -23,9 +23,8 @@ from verifier_service.domain.ports.traces import Tracer
 from verifier_service.domain.ports.webhooks import Courier
 from verifier_service.domain.pricing import Pricing
 from verifier_service.domain.records import JsonObject
-from verifier_service.domain.retractions import NewRetraction, RetractionAnswer
 from verifier_service.domain.rewards import Issued
-from verifier_service.domain.runs import Key, Run, RunSpec
+from verifier_service.domain.runs import Run, RunSpec
 from verifier_service.domain.scoring import BUDGET_EXHAUSTED
 from verifier_service.domain.trajectories import TrajectorySubmission, Turn
 from verifier_service.domain.webhook_rules import Patience
@@ -321,17 +320,6 @@ class Service:
     def pricing(self, tx: Transaction) -> Pricing:
         """Expected prices as learned by now."""
         return Pricing(self.catalog, self.tariff, self.costs, tx.costs.fits())
-
-    def retract(self, project: str, wanted: NewRetraction, by: Key) -> RetractionAnswer:
-        """Say how much a retraction would concern, or store it: the sweep works it off.
-
-        Raises ``NotFound``, ``InvalidInput`` and ``Conflict``.
-        """
-        if wanted.dry_run:
-            with self.store.read() as tx:
-                return RetractionAnswer(extent=retract.extent(tx, self.catalog, project, wanted))
-        stored, created = self.unit(lambda tx: retract.begin(tx, self.catalog, project, wanted, by))
-        return RetractionAnswer(retraction=stored, created=created)
 
     def retract_step(self, project: str, retraction: str) -> bool:
         """One step of a retraction; False when it is done."""

@@ -98,11 +98,19 @@ def _told(one: Retraction) -> str:
 
 def retractions(
     id: Annotated[str | None, typer.Argument(help="One of them; else the latest are listed.")] = None,
+    reverify: Annotated[bool, typer.Option("--reverify", help="In open runs, ask for it again.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Evidence that was taken back: what, why, by whom, and how far it has come."""
+    if reverify and id is None:
+        raise Failed("--reverify needs the id of a retraction", code=USAGE)
     with connect() as client:
-        found = client.retractions() if id is None else (client.retraction(id),)
+        if id is None:
+            found = client.retractions()
+        elif reverify:
+            found = (_follow(client, client.reverify(id), quiet=as_json),)
+        else:
+            found = (client.retraction(id),)
     if as_json:
         dump_all(found)
         return

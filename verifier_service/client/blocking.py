@@ -93,6 +93,7 @@ class Client:
     release = _verb(desk.release)
     retract = _verb(taking_back.retract)
     retraction = _verb(taking_back.retraction)
+    reverify = _verb(taking_back.reverify)
     retractions = _verb(taking_back.retractions)
     webhook = _verb(webhooks.webhook)
     add_webhook = _verb(webhooks.add_webhook)

@@ -59,6 +59,12 @@ def retraction(session: Session, id: str) -> Plan[Retraction]:
     return (yield from deliver(session, call))
 
 
+def reverify(session: Session, id: str) -> Plan[Retraction]:
+    """In open runs, ask again for what a retraction only took back. Needs the scope ``admin``."""
+    call = Call(method="POST", path=path("retractions", id, "reverify"), read=reading(Retraction))
+    return (yield from deliver(session, call))
+
+
 def retractions(session: Session) -> Plan[tuple[Retraction, ...]]:
     """The latest retractions of the project, newest first. Needs the scope ``admin``."""
     call = Call(method="GET", path=path("retractions"), read=reading(RetractionList))

@@ -42,6 +42,7 @@ POST   webhooks/{id}/replay                 ReplayRequest         Replayed
 GET    retractions                                                RetractionList
 POST   retractions                          NewRetraction         RetractionAnswer
 GET    retractions/{id}                                           Retraction
+POST   retractions/{id}/reverify                                  Retraction
 ==========================================  ====================  ==================
 """
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, and_, case, func, or_, select, update
+from sqlalchemy import ColumnElement, Row, Select, and_, case, false, func, or_, select, update
 
 from verifier_service.domain.errors import Conflict, NotFound
 from verifier_service.domain.evidence import TIERS, Tier
@@ -15,6 +15,7 @@ from verifier_service.domain.models import LadderKey
 from verifier_service.domain.ports.retractions import Marked, Resting, Taken
 from verifier_service.domain.retractions import (
     KEPT,
+    RETRACTED,
     Extent,
     Mode,
     NewRetraction,
@@ -75,14 +76,12 @@ class SqlRetractions:
         return self._resting(self._of(task), task.mode)
 
     def _resting(self, chosen: Collection[ColumnElement[bool]], mode: Mode) -> Extent:
-        rests = _rests(mode)
         both = select(
             func.count(_demands.c.trajectory.distinct()).label("trajectories"),
             func.count(_demands.c.run.distinct()).label("runs"),
         )
-        kept = and_(_demands.c.state == "withdrawn", _demands.c.reason == KEPT)
-        states = _STANDS if mode is Mode.REPLACE else or_(_STANDS, kept)
-        row = self._db.all(_joined(both).where(*chosen, *rests, states))[0]
+        states = or_(_STANDS, _withdrawn(mode))
+        row = self._db.all(_joined(both).where(*chosen, *_rests(mode), states))[0]
         return Extent(checks=0, trajectories=int(row.trajectories), runs=int(row.runs))
 
     def add(self, sought: Sought, wanted: NewRetraction, id: str, by: Key) -> tuple[Retraction, bool]:
@@ -186,14 +185,14 @@ class SqlRetractions:
         return list(self._db.all(chosen.with_for_update() if self._db.postgres else chosen))
 
     def resting(self, task: Task, limit: int) -> Resting:
-        """What was a replacement and is retracted now comes last: few, and without a place of their own."""
+        """What was withdrawn before, and for another reason now, comes last and has no place of its own."""
         pairs = select(_demands.c.trajectory, _checks.c.pk)
         found = _joined(pairs).where(*self._of(task), *_rests(task.mode))
         standing = found.where(_STANDS, _checks.c.pk >= task.place)
         rows = self._db.all(standing.order_by(_checks.c.pk).limit(limit))
-        if not rows and task.mode is not Mode.REPLACE:
-            kept = found.where(_demands.c.state == "withdrawn", _demands.c.reason == KEPT)
-            rows = self._db.all(kept.order_by(_checks.c.pk).limit(limit))
+        if not rows:
+            before = found.where(_withdrawn(task.mode)).order_by(_checks.c.pk)
+            rows = self._db.all(before.limit(limit))
             return Resting(ordered([row.trajectory for row in rows]), task.place)
         return Resting(ordered([row.trajectory for row in rows]), rows[-1].pk if rows else task.place)
 
@@ -214,13 +213,11 @@ class SqlRetractions:
         return {LadderKey(row.project, row.ladder, row.ladder_version): row.n for row in self._db.all(lost)}
 
     def taken(self, task: Task, trajectories: Collection[int]) -> list[Taken]:
-        kept = and_(_demands.c.state == "withdrawn", _demands.c.reason == KEPT)
-        states = _STANDS if task.mode is Mode.REPLACE else or_(_STANDS, kept)
         found = _joined(select(_demands.c.pk, _demands.c.trajectory, _demands.c.role)).where(
             self._db.among(_demands.c.trajectory, ordered(trajectories)),
             *self._of(task, by_index=False),
             *_rests(task.mode),
-            states,
+            or_(_STANDS, _withdrawn(task.mode)),
         )
         return [
             Taken(row.pk, row.trajectory, row.role) for row in self._db.all(found.order_by(_demands.c.pk))
@@ -247,6 +244,12 @@ class SqlRetractions:
             trajectories=extent.trajectories,
             runs=extent.runs,
         )
+
+    def reverify(self, task: Task, extent: Extent) -> None:
+        marked = task.state is not _STATE.MARKING
+        counts = {"trajectories": extent.trajectories, "runs": extent.runs, "done": 0, "place": 0}
+        again = {"state": _STATE.SUPERSEDING.value, "finished_at": None, **counts}
+        self._set(task, mode=Mode.REVERIFY.value, **(again if marked else {}))
 
     def finish(self, task: Task) -> None:
         self._set(task, state=_STATE.DONE.value, finished_at=clock())
@@ -288,6 +291,17 @@ class SqlRetractions:
 _COUNTS = ("place", "stopped", "checks", "trajectories", "runs", "done", "records")
 # With the ended check of a demand that nobody has advanced yet.
 _STANDS = _demands.c.state.in_(["requested", "satisfied"])
+
+
+def _withdrawn(mode: Mode) -> ColumnElement[bool]:
+    """Demands whose evidence counts although they were withdrawn, or, in open runs, is to be had again."""
+    if mode is Mode.REPLACE:
+        return false()
+    withdrawn, kept = _demands.c.state == "withdrawn", _demands.c.reason == KEPT
+    if mode is Mode.RETRACT:
+        return and_(withdrawn, kept)
+    unasked = and_(_demands.c.reason == RETRACTED, _runs.c.state == "open")
+    return and_(withdrawn, or_(kept, unasked))
 
 
 def _ran(sought: Sought) -> tuple[ColumnElement[bool], ...]:

@@ -29,6 +29,7 @@ from verifier_service.domain.retractions import (
     Mode,
     NewRetraction,
     Retraction,
+    RetractionAnswer,
     RetractionState,
     Sought,
     Task,
@@ -60,6 +61,16 @@ def extent(tx: Transaction, catalog: Catalog, project: str, wanted: NewRetractio
     return tx.retractions.extent(sought, wanted.mode, _today(catalog, sought))
 
 
+def asked(
+    tx: Transaction, catalog: Catalog, project: str, wanted: NewRetraction, by: Key
+) -> RetractionAnswer:
+    """Answer a request: a dry run is counted, else see ``begin``."""
+    if wanted.dry_run:
+        return RetractionAnswer(extent=extent(tx, catalog, project, wanted))
+    stored, created = begin(tx, catalog, project, wanted, by)
+    return RetractionAnswer(retraction=stored, created=created)
+
+
 def begin(
     tx: Transaction, catalog: Catalog, project: str, wanted: NewRetraction, by: Key
 ) -> tuple[Retraction, bool]:
@@ -81,6 +92,15 @@ def begin(
             code=wanted.mode.value,
         )
     return stored, created
+
+
+def reverify(tx: Transaction, project: str, retraction: str) -> Retraction:
+    """In open runs, ask again for what was only taken back (idempotent). Raises ``NotFound``."""
+    task = tx.retractions.lock(project, retraction)
+    if task.mode is Mode.RETRACT:
+        again = task._replace(mode=Mode.REVERIFY)
+        tx.retractions.reverify(task, tx.retractions.counted(again))
+    return tx.retractions.get(project, retraction)
 
 
 def _sought(tx: Transaction, catalog: Catalog, project: str, wanted: NewRetraction) -> Sought:
@@ -248,7 +268,11 @@ def _take_back(
         live = [demand.pk for demand in about if demand.state in LIVE_DEMANDS]
         reason = again if case.standing.pk in opened else RETRACTED
         tx.checks.withdraw(tx.demands.withdraw(live, reason=reason))
-        ended = [one for one in about if one.state is DemandState.SATISFIED or case.evidence(one)]
+        ended = [
+            one
+            for one in about
+            if one.state is DemandState.SATISFIED or case.evidence(one) or one.reason == RETRACTED
+        ]
         demands |= {demand.pk: case.standing.pk for demand in ended}
     for reason, asked in ((again, True), (RETRACTED, False)):
         ending = [demand for demand, trajectory in demands.items() if (trajectory in opened) is asked]

@@ -117,6 +117,10 @@ class Retractions(Protocol):
         """All is marked: from now on records are superseded."""
         ...
 
+    def reverify(self, task: Task, extent: Extent) -> None:
+        """From now on what it has taken back is asked for again; what is done is gone through once more."""
+        ...
+
     def finish(self, task: Task) -> None:
         """Note that nothing is left to do."""
         ...
