@@ -39,15 +39,13 @@ class LadderModel:
     """A fitted model with what it is read by.
 
     ``levels``: the tiers of the chain's columns. ``features``: names of its x, ``usual`` what stands in
-    for one that is missing. ``sharp``: variance of a declared value, per level. ``shift``: correction of
-    the mean and ``widen``: factor on the variance, per highest observed level.
+    for one that is missing. ``widen``: factor on the variance, per highest observed level.
     """
 
     levels: tuple[Tier, ...]
     features: tuple[str, ...]
     usual: tuple[float, ...]
     chain: Chain
-    shift: Mapping[str, float] = field(default_factory=dict)
     widen: Mapping[str, float] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
@@ -58,7 +56,6 @@ class LadderModel:
             "features": list(self.features),
             "usual": list(self.usual),
             "chain": self.chain.as_json(),
-            "shift": dict(self.shift),
             "widen": dict(self.widen),
         }
 
@@ -70,7 +67,6 @@ class LadderModel:
             features=tuple(document["features"]),
             usual=tuple(document["usual"]),
             chain=Chain.from_json(document["chain"]),
-            shift=document["shift"],
             widen=document["widen"],
         )
 
@@ -127,7 +123,7 @@ class LearnedBeliefs:
         return estimate_of(
             ladder,
             level,
-            float(belief.mean[0]) + fitted.shift.get(level.value, 0.0),
+            float(belief.mean[0]),
             float(belief.variance[0]) * fitted.widen.get(level.value, 1.0),
             scale=float(belief.scale[0]),
             model=model.number,
@@ -166,19 +162,29 @@ class LearnedBeliefs:
     def watch(
         self, ladder: Ladder, noted: str | None, audits: Sequence[Audited]
     ) -> tuple[str, list[Alarm]]:
-        """See ``ports.policy.Beliefs``; strata are the build that measured and a third of the scores."""
-        watch = Watch.from_json(json.loads(noted)) if noted is not None else Watch()
+        """See ``ports.policy.Beliefs``; strata are the build that measured and a third of the scores.
+        Errors are in units of the utility's width, which does not change when a model is fitted again."""
+        watch = _watch_of(noted, audits)
+        width = utility_centre(ladder.spec.utility)[1] if ladder.spec.utility is not None else 1.0
         raised: list[Alarm] = []
         for audit in audits:
             values = values_of(ladder, audit.evidence, self.map_named)
             truth = values.get(ladder.spec.truth)
-            if truth is None or audit.sd <= 0.0:
+            if truth is None:
                 continue
             build, stratum = stratum_of(ladder, audit, values)
-            alarm = watch.saw(stratum, (audit.mean - truth.mean) / audit.sd, audit.key)
+            alarm = watch.saw(stratum, (audit.mean - truth.mean) / width, audit.key)
             if alarm is not None:
                 raised.append(Alarm(verifier=build, stratum=stratum, **alarm))
         return canonical_json(watch.as_json()), raised
+
+
+def _watch_of(noted: str | None, audits: Sequence[Audited]) -> Watch:
+    """A new watch learns from its first audits how many there are per 1,000 candidates."""
+    if noted is not None:
+        return Watch.from_json(json.loads(noted))
+    weights = [1.0 / audit.propensity for audit in audits]
+    return Watch(1_000.0 * len(weights) / sum(weights)) if weights else Watch()
 
 
 def stratum_of(ladder: Ladder, audit: Audited, values: Mapping[Tier, Value]) -> tuple[str, str]:

@@ -56,6 +56,15 @@ class Policy:
     ours: bool = False
     limited: bool = True
 
+    @property
+    def kind(self) -> str:
+        """``ours``, ``oracle``, ``ceiling`` (spends without a limit) or ``baseline``."""
+        if self.ours:
+            return "ours"
+        if self.name.startswith("oracle"):
+            return "oracle"
+        return "baseline" if self.limited else "ceiling"
+
 
 @dataclass(eq=False)
 class Replay:

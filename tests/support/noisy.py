@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 import zlib
+from abc import abstractmethod
 from typing import Any
 
 from verifier_service.domain.errors import Permanent
@@ -81,8 +82,9 @@ class _Measures(Verifier):
     quantity = QUANTITY
     sigma: float | None = 0.0
 
+    @abstractmethod
     def value(self, candidate: object) -> float:
-        raise NotImplementedError
+        """What is measured of a candidate."""
 
     def verify(self, item: CheckInput, params: Params) -> Finding:
         burn(self.info.typical_cpu_s)

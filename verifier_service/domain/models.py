@@ -43,13 +43,13 @@ class Example:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Audited:
-    """An audit that has ended with the truth: what was believed of the quantity, N(``mean``, ``sd``^2), and
-    of the outcome when it was drawn, and all evidence."""
+    """An audit that has ended with the truth: what was believed of the quantity (``mean``) and
+    of the outcome when it was drawn with probability ``propensity``, and all evidence."""
 
     key: str
     mean: float
-    sd: float
     outcome: float
+    propensity: float
     evidence: tuple[RungEvidence, ...]
 
 

@@ -139,7 +139,7 @@ class SqlDecisions:
             .where(_cases.c.ladder_version == ladder.version, _runs.c.project == ladder.project)
         )
         return [
-            Audit(row.pk, row.trajectory, row.mean, row.sd, row.outcome, row.model)
+            Audit(row.pk, row.trajectory, row.mean, row.outcome, row.propensity)
             for row in self._db.all(found.order_by(decisions.c.pk).limit(limit))
         ]
 

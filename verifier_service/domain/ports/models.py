@@ -56,15 +56,14 @@ class NewDecision(NamedTuple):
 
 
 class Audit(NamedTuple):
-    """A logged request for the truth that an audit made: ``mean`` and ``sd`` of the quantity as believed
+    """A logged request for the truth that an audit made: ``mean`` of the quantity as believed
     then, and the trajectory that has the evidence by now."""
 
     pk: int
     trajectory: int
     mean: float | None
-    sd: float | None
     outcome: float | None
-    model: int | None
+    propensity: float | None
 
 
 class Watch(NamedTuple):
