@@ -5,12 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.databases import PostgresServer, SqliteFiles, postgres_server, sqlite_files
 from verifier_service.persistence.engine import create_store
 from verifier_service.persistence.store import SqlStore
 
 DATABASES = ("sqlite", "postgres")
+
+# The same examples in every run, however slow the machine: a red run means a change, not a draw. New
+# examples are sought with `pytest --hypothesis-profile=explore`.
+settings.register_profile(
+    "repeatable",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("explore", deadline=None)
+settings.load_profile("repeatable")
 
 
 @pytest.fixture(scope="session")

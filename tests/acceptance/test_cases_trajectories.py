@@ -196,8 +196,8 @@ def test_ten_thousand_turns_are_judged_in_linear_time(client: httpx.Client) -> N
         assert result["status"] == "accepted"
         assert len(result["reward"]["process"]) == turns
         assert set(result["reward"]["process"]) == {1.0}
-    assert seconds[1] < patience(5)
-    assert seconds[1] < 8 * max(seconds[0], 0.5)
+    assert seconds[1] < patience(20)
+    assert seconds[1] < 12 * max(seconds[0], 0.5)
 
 
 def test_too_many_turns_are_refused_by_name(client: httpx.Client) -> None:
@@ -252,7 +252,7 @@ def test_bad_company_does_not_hold_up_a_batch(client: httpx.Client) -> None:
     ids = [item["id"] for item in good]
     wait = {"until": "fast", "seconds": 60}
     done = client.post(f"/v1/runs/{run}/rewards/query", json={"ids": ids, "wait": wait}).json()
-    assert time.monotonic() - started < patience(5)
+    assert time.monotonic() - started < patience(20)
     assert done["complete"] is True
     assert len(done["records"]) == 250
     assert {record["reward"] for record in done["records"]} == {0.0, 1.0}

@@ -65,7 +65,7 @@ def test_children_die_with_a_killed_parent(tmp_path: Path, act: str) -> None:
         family = [child, *(each.pid for each in psutil.Process(child).children(recursive=True))]
         parent.send_signal(signal.SIGKILL)
         parent.wait()
-    assert soon(lambda: not any(map(running, family)), 2.0)
+    assert soon(lambda: not any(map(running, family)), 20.0)
 
 
 def test_folders_of_a_killed_parent_are_removed_by_the_next(tmp_path: Path) -> None:

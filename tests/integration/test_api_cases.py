@@ -163,4 +163,4 @@ def test_cancelling_stops_the_work_and_frees_the_worker(client: httpx.Client) ->
     assert client.post(f"/v1/runs/{run}/trajectories/{item['id']}/cancel").status_code == 200
     started = time.monotonic()
     submit(client, run, act("ok"))
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started < 20

@@ -79,7 +79,7 @@ def becomes(client: httpx.Client, status: int, seconds: float = 5.0) -> dict[str
     while True:
         started = time.monotonic()
         answer = client.get("/readyz")
-        assert time.monotonic() - started < patience(3.0)
+        assert time.monotonic() - started < patience(10.0)
         if answer.status_code == status:
             body: dict[str, Any] = answer.json()
             return body
@@ -119,7 +119,7 @@ def test_a_database_that_hangs(
                 thread.start()
             for thread in asking:
                 thread.join()
-            assert time.monotonic() - started < patience(3.0)
+            assert time.monotonic() - started < patience(10.0)
             assert process.num_threads() <= before + 24 + 4, "one thread hangs, however many ask"
         for thread in stuck:
             thread.join()

@@ -196,7 +196,7 @@ def test_idle_streams_and_polls_cost_no_thread_and_who_leaves_frees_everything(a
         )
         started = time.monotonic()
         assert admin.get(f"/v1/runs/{run}").status_code == 200
-        assert time.monotonic() - started < patience(1)
+        assert time.monotonic() - started < patience(8)
     assert soon(lambda: open_waits(admin) == 0)
     assert soon(lambda: process.num_fds() <= descriptors + 10)
 

@@ -374,7 +374,7 @@ def test_limits_of_the_server_hold(tmp_path: Path) -> None:
         assert (many.status_code, many.json()["code"]) == (422, "batch_too_large")
         began = time.monotonic()
         assert post(client, "slime", slime(HANGS), seconds=100).json() is None
-        assert time.monotonic() - began < server.patience(4.0)
+        assert time.monotonic() - began < server.patience(20.0)
 
 
 def test_a_server_that_stops_sends_trainers_away_to_come_again(tmp_path: Path) -> None:

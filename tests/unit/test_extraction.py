@@ -164,7 +164,7 @@ def test_time_is_linear(text: str) -> None:
     last_boxed(text)
     last_tag(text, "answer")
     code_block(text)
-    assert time.process_time() - began < 4.0  # measured 0.1 to 0.9 s; a square would take hours
+    assert time.process_time() - began < 20.0  # measured 0.1 to 0.9 s; a square would take hours
 
 
 def test_candidates() -> None:

@@ -186,7 +186,7 @@ def test_hostile_text_costs_next_to_nothing(name: str) -> None:
             read_smiles(PATHOLOGICAL[name], allow_fragments=True)
         return time.perf_counter() - started
 
-    assert min(seconds() for _ in range(3)) < 5.0
+    assert min(seconds() for _ in range(3)) < 20.0
 
 
 def test_the_largest_admitted_molecules_are_bounded() -> None:
@@ -194,4 +194,4 @@ def test_the_largest_admitted_molecules_are_bounded() -> None:
     for text in ("C" * 400, "C1CC1" * 100, "N=N" * 130, ".".join(["F[C@](Cl)(Br)I"] * 80)):
         started = time.perf_counter()
         read_smiles(text, allow_fragments=True)
-        assert time.perf_counter() - started < 5.0
+        assert time.perf_counter() - started < 20.0
