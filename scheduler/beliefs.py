@@ -1,9 +1,9 @@
 """From evidence to a belief about the outcome, by what is declared alone.
 
-Within the highest tier that measured the ladder's quantity (directly, or
-through a declared map), measurements combine by inverse variance; higher tiers replace lower ones. A
-lab measurement of the same quantity is shrunk toward that value by the lab's own noise. A judging
-ladder takes its verifier's score. Nothing is estimated from candidates' siblings, so an estimate is a
+Within the highest tier that measured the ladder's quantity (directly, or through a declared map),
+measurements combine by inverse variance; higher tiers replace lower ones. A lab measurement of the same
+quantity is shrunk toward that value by the lab's own noise. A judging ladder takes its verifier's score,
+which below the truth may be mistaken. Nothing is estimated from candidates' siblings, so an estimate is a
 function of the case alone.
 """
 
@@ -13,13 +13,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scheduler.levels import MapNamed, tier_value
+from scheduler.levels import MapNamed, tier_value, values_of
 from scheduler.value import utility_interval, utility_moments
 from verifier_service.domain.decisions import Estimate, RungEvidence
 from verifier_service.domain.evidence import TIERS, Tier
 from verifier_service.domain.ladders import Ladder
 
 Value = tuple[float, float]  # mean, variance
+UNKNOWN_MISTAKES = 0.09  # variance of a verdict below the truth before any was checked: wrong once in ten
+TAIL = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class TierBeliefs:
         """
         try:
             found = (
-                _judged(ladder, evidence)
+                _judged(ladder, evidence, self.map_named)
                 if ladder.spec.outcome is not None
                 else _measured(ladder, evidence, self.map_named)
             )
@@ -51,7 +53,7 @@ def is_finite(estimate: Estimate) -> bool:
     return all(value is None or math.isfinite(value) for value in (*values, estimate.low, estimate.high))
 
 
-def _judged(ladder: Ladder, evidence: Sequence[RungEvidence]) -> Estimate | None:
+def _judged(ladder: Ladder, evidence: Sequence[RungEvidence], map_named: MapNamed) -> Estimate | None:
     outcome = ladder.spec.outcome
     scored = [
         item.evidence
@@ -65,14 +67,25 @@ def _judged(ladder: Ladder, evidence: Sequence[RungEvidence]) -> Estimate | None
     tier = max((item.tier for item in scored), key=lambda tier: tier.rank)
     scores = [item.score for item in scored if item.tier is tier and item.score is not None]
     score = sum(scores) / len(scores)
+    sure = tier.rank >= ladder.spec.truth.rank or ladder.spec.truth in values_of(
+        ladder, evidence, map_named
+    )
+    return verdict_estimate(tier, score, 0.0 if sure else UNKNOWN_MISTAKES)
+
+
+def verdict_estimate(tier: Tier, outcome: float, variance: float, *, model: int | None = None) -> Estimate:
+    """The belief about a verdict in [0, 1]. Its interval is that of a yes or no: 1 from a probability of
+    95 % on, 0 up to 5 %, and both between, unless nothing is uncertain."""
+    known = variance == 0.0
     return Estimate(
         tier=tier,
         mean=None,
         variance=None,
-        outcome=score,
-        outcome_variance=0.0,
-        low=score,
-        high=score,
+        outcome=outcome,
+        outcome_variance=variance,
+        low=outcome if known else float(outcome >= 1.0 - TAIL and model is not None),
+        high=outcome if known else float(outcome > TAIL or model is None),
+        model=model,
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from scheduler.chain_average import Average, Family, Problem, fit_average
 from scheduler.chain_smooth import Smooth
 from scheduler.chain_spread import Spread, fit_spread
-from scheduler.observations import Booleans, Declared, DeclaredLine, Floats, Observations
+from scheduler.observations import Booleans, Declared, DeclaredLine, Floats, Ints, Observations
 
 Pattern = tuple[int, ...]
 PRIOR_COUNT = 3.0
@@ -125,11 +125,13 @@ class Labels:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class HeldOut:
-    """Each measured truth, its weight, and what a step that had not seen it would have said; (n,)."""
+    """Each measured truth, its weight, the key of its row, and what a step that had not seen it would have
+    said; (n,)."""
 
     prediction: Floats
     truth: Floats
     weight: Floats
+    key: Ints
 
 
 def fit_step(
@@ -151,7 +153,8 @@ def fit_step(
     if n == 0:
         none = np.empty(0)
         spread = fit_spread(none, none, none, prior=prior, prior_count=PRIOR_COUNT)
-        return Step(pattern, level, line, none, None, spread, 0), HeldOut(none, none, none)
+        nobody = HeldOut(none, none, none, none.astype(np.int64))
+        return Step(pattern, level, line, none, None, spread, 0), nobody
     seen = labels.seen
     offset = declared_values(level, line, seen.y)
     weight = labels.weight / labels.weight.mean()
@@ -183,6 +186,7 @@ def fit_step(
         prediction=(labels.target - found.left_out)[measured],
         truth=labels.target[measured],
         weight=weight[measured],
+        key=labels.seen.key[measured],
     )
     return replace(step, spread=spread), held_out
 

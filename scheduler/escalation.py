@@ -19,6 +19,7 @@ import numpy as np
 from scheduler.audit import uniform
 from scheduler.choice import Budgets, Choice, Verdict, choose
 from scheduler.gains import Objective, edge_of
+from scheduler.levels import levels_of
 from scheduler.lots import Lot, draw, is_believed
 from scheduler.openings import Opening, openings
 from scheduler.pace import Arrival, Pace
@@ -26,7 +27,6 @@ from scheduler.pacing import FEW_ROUNDS, PRICE_SHARE, ColdStart, clearing_price
 from scheduler.policy import ThresholdPolicy, Wish, afford, stop
 from scheduler.pool import NONE, Pool
 from verifier_service.domain.decisions import Decision, PolicyCase, RunView, Sibling, TierOption, Verdicts
-from verifier_service.domain.evidence import Tier
 
 ROUND = 48  # candidates whose share of the budget may be spent ahead of time
 WAITING_SHARE = 0.25  # of the price: what is worth less is not kept for later
@@ -165,7 +165,7 @@ class _Batch:
         limit, estimate = self.view.spec.budgets.compute, case.estimate
         if limit is None or option.account != "compute" or self.pace.explored >= COLD.top:
             return False
-        if estimate is None or estimate.tier is Tier.FAST or case.soft_rejected:
+        if estimate is None or case.soft_rejected or estimate.tier not in levels_of(case.ladder):
             return False
         if case.model is not None and case.model.labels >= COLD_LABELS:
             return False

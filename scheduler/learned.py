@@ -1,7 +1,8 @@
 """Beliefs that learn from what was bought: what is declared first, what the evidence says later.
 
 A model belongs to one version of a ladder. It predicts the value at the ladder's truth from the free
-features and from whatever levels were bought (``scheduler.chain``), and is fitted anew, from the evidence
+features and from whatever levels were bought (``scheduler.chain``; the probability of a verdict where the
+ladder judges, ``scheduler.chain_probability``), and is fitted anew, from the evidence
 alone, whenever there is more of it. What has been measured at the truth is never predicted.
 """
 
@@ -16,11 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from scheduler.beliefs import TierBeliefs, estimate_of, is_finite
-from scheduler.chain import Chain
+from scheduler.beliefs import UNKNOWN_MISTAKES, TierBeliefs, estimate_of, is_finite, verdict_estimate
+from scheduler.chain import Chain, fit_chain
+from scheduler.chain_probability import FORMAT as PROBABILITY
+from scheduler.chain_probability import Probability
+from scheduler.chain_step import HeldOut, Pattern
+from scheduler.corrections import shrunken_bias
 from scheduler.levels import MapNamed, Value, features_of, levels_of, values_of
 from scheduler.observations import Declared, DeclaredLine, Floats, Observations
-from scheduler.value import utility_centre
+from scheduler.strata import level_of, stratum_of
+from scheduler.value import utility_centre, utility_moments
 from scheduler.watch import RESPONSE, Watch
 from verifier_service.domain.decisions import Estimate, FittedModel, RungEvidence
 from verifier_service.domain.digests import canonical_json, digest
@@ -28,10 +34,10 @@ from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ladders import Ladder
 from verifier_service.domain.models import Alarm, Audited, Example
 
-FORMAT = "ladder-model/1"
+FORMAT = "ladder-model/2"
 PRESENT_SHARE = 0.9  # of the examples must have a feature
 MOST_FEATURES = 32
-FEWEST_UNMEASURED = 20  # truths before features alone predict a candidate
+FEWEST_UNMEASURED = 20  # truths before features alone, or scores of others, predict a candidate
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -40,13 +46,15 @@ class LadderModel:
 
     ``levels``: the tiers of the chain's columns. ``features``: names of its x, ``usual`` what stands in
     for one that is missing. ``widen``: factor on the variance, per highest observed level.
+    ``shifts``: what is added to the mean, per stratum.
     """
 
     levels: tuple[Tier, ...]
     features: tuple[str, ...]
     usual: tuple[float, ...]
-    chain: Chain
+    chain: Chain | Probability
     widen: Mapping[str, float] = field(default_factory=dict)
+    shifts: Mapping[str, float] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON from which the same model is made."""
@@ -57,6 +65,7 @@ class LadderModel:
             "usual": list(self.usual),
             "chain": self.chain.as_json(),
             "widen": dict(self.widen),
+            "shifts": dict(self.shifts),
         }
 
     @classmethod
@@ -66,8 +75,9 @@ class LadderModel:
             levels=tuple(Tier(name) for name in document["levels"]),
             features=tuple(document["features"]),
             usual=tuple(document["usual"]),
-            chain=Chain.from_json(document["chain"]),
+            chain=_chain_from(document["chain"]),
             widen=document["widen"],
+            shifts=document["shifts"],
         )
 
     def row(self, features: Mapping[str, float], values: Mapping[Tier, Value]) -> tuple[Floats, Floats]:
@@ -77,12 +87,29 @@ class LadderModel:
         return np.array([x], dtype=np.float64).reshape(1, len(x)), np.array([y], dtype=np.float64)
 
 
+def _is_known(ladder: Ladder, declared: Estimate) -> bool:
+    """Whether the truth has spoken."""
+    reached = declared.tier.rank >= ladder.spec.truth.rank
+    return reached or (ladder.spec.outcome is not None and declared.outcome_variance == 0.0)
+
+
+def _chain_from(document: Mapping[str, Any]) -> Chain | Probability:
+    kind = Probability if document.get("format") == PROBABILITY else Chain
+    return kind.from_json(document)
+
+
 @lru_cache(maxsize=64)
 def model_of(body: str) -> LadderModel | None:
     """The model in a stored document; ``None`` for one that another version of this code wrote, which is
     replaced at the next fit."""
     document = json.loads(body)
     return LadderModel.from_json(document) if document.get("format") == FORMAT else None
+
+
+def is_doubted(model: FittedModel | None, tier: Tier) -> bool:
+    """Whether an alarm stands on what ``tier`` measures: then nothing rests on it as certain."""
+    fitted = None if model is None else model_of(model.body)
+    return fitted is not None and tier.value in fitted.widen
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +127,9 @@ class LearnedBeliefs:
         """See ``ports.policy.Beliefs``."""
         declared = TierBeliefs(self.map_named).estimate(ladder, evidence)
         fitted = None if model is None else model_of(model.body)
-        if model is None or fitted is None or ladder.spec.outcome is not None:
+        if model is None or fitted is None:
             return declared
-        if declared is not None and declared.tier.rank >= ladder.spec.truth.rank:
+        if declared is not None and _is_known(ladder, declared):
             return declared
         try:
             found = self._predicted(ladder, evidence, fitted, model)
@@ -114,23 +141,27 @@ class LearnedBeliefs:
         self, ladder: Ladder, evidence: Sequence[RungEvidence], fitted: LadderModel, model: FittedModel
     ) -> Estimate | None:
         values = values_of(ladder, evidence, self.map_named)
+        measures = ladder.spec.outcome is None
         observed = [tier for tier in fitted.levels if tier in values]
         features = features_of(evidence)
-        if not observed and (model.labels < FEWEST_UNMEASURED or not features):
+        anchored = any(values[tier].same_scale for tier in observed) or (measures and bool(observed))
+        if not anchored and (model.labels < FEWEST_UNMEASURED or not (features or observed)):
             return None
         level = observed[-1] if observed else Tier.FAST
         belief = fitted.chain.believe(*fitted.row(features, values))
-        return estimate_of(
-            ladder,
-            level,
-            float(belief.mean[0]),
-            float(belief.variance[0]) * fitted.widen.get(level.value, 1.0),
-            scale=float(belief.scale[0]),
-            model=model.number,
-        )
+        mean = float(belief.mean[0])
+        variance = float(belief.variance[0]) * fitted.widen.get(level.value, 1.0)
+        if not measures:
+            return verdict_estimate(level, mean, min(variance, 0.25), model=model.number)
+        scale, number = float(belief.scale[0]), model.number
+        plain = estimate_of(ladder, level, mean, variance, scale=scale, model=number)
+        if plain is None or not fitted.shifts:
+            return plain
+        shift = fitted.shifts.get(stratum_of(ladder, evidence, values, plain.outcome).name, 0.0)
+        return estimate_of(ladder, level, mean + shift, variance, scale=scale, model=number)
 
     def learns(self, ladder: Ladder) -> bool:
-        """Whether the ladder measures, and has something to buy above the fast tier."""
+        """Whether the ladder has something to buy above the fast tier that decides what is true."""
         if not self.learning:
             return False
         levels = levels_of(ladder)
@@ -172,7 +203,7 @@ class LearnedBeliefs:
             truth = values.get(ladder.spec.truth)
             if truth is None:
                 continue
-            build, stratum = stratum_of(ladder, audit, values)
+            build, stratum = stratum_of(ladder, audit.evidence, values, audit.outcome)
             alarm = watch.saw(stratum, (audit.mean - truth.mean) / width, audit.key)
             if alarm is not None:
                 raised.append(Alarm(verifier=build, stratum=stratum, **alarm))
@@ -185,25 +216,6 @@ def _watch_of(noted: str | None, audits: Sequence[Audited]) -> Watch:
         return Watch.from_json(json.loads(noted))
     weights = [1.0 / audit.propensity for audit in audits]
     return Watch(1_000.0 * len(weights) / sum(weights)) if weights else Watch()
-
-
-def stratum_of(ladder: Ladder, audit: Audited, values: Mapping[Tier, Value]) -> tuple[str, str]:
-    """The build that measured below the truth, and the name of the stratum: level, build, third."""
-    below = [tier for tier in levels_of(ladder)[:-1] if tier in values]
-    level = below[-1] if below else Tier.FAST
-    builds = sorted(
-        f"{item.evidence.provenance.verifier} {item.evidence.provenance.version}"
-        for item in audit.evidence
-        if below and item.evidence.tier is level and item.evidence.measurements
-    )
-    build = " + ".join(builds) or "features"
-    third = min(int(audit.outcome * 3), 2)
-    return build, f"{level.value}|{build}|{third}"
-
-
-def level_of(stratum: str) -> str:
-    """The level of a stratum's name."""
-    return stratum.partition("|")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,9 +257,46 @@ def _fit(ladder: Ladder, rows: Sequence[_Row]) -> LadderModel:
         propensity=[math.nan if value is None else value for value in propensity],
         key=[row.example.trajectory for row in rows],
     )
-    noise = _noise(rows, ladder.spec.truth)
-    chain = Chain.fit(seen, _declared(ladder, rows, levels), noise=noise)
-    return LadderModel(levels, names, tuple(usual.tolist()), chain)
+    declared, noise = _declared(ladder, rows, levels), _noise(rows, ladder.spec.truth)
+    if ladder.spec.outcome is not None:
+        judge = Probability.fit(seen, declared, noise=noise)
+        return LadderModel(levels, names, tuple(usual.tolist()), judge)
+    chain, held_out = fit_chain(seen, declared, noise=noise, seed=0)
+    shifts = _shifts(ladder, rows, chain, levels, held_out)
+    return LadderModel(levels, names, tuple(usual.tolist()), chain, shifts=shifts)
+
+
+def _shifts(
+    ladder: Ladder,
+    rows: Sequence[_Row],
+    chain: Chain,
+    levels: Sequence[Tier],
+    held_out: Mapping[Pattern, HeldOut],
+) -> dict[str, float]:
+    """What audits found in a stratum beyond what the regressions say of it, drawn toward 0 while there are
+    few. Only truths that had a known chance count, each by its inverse."""
+    if ladder.spec.utility is None:
+        return {}
+    predicted = {
+        pattern: dict(zip(found.key.tolist(), found.prediction.tolist(), strict=True))
+        for pattern, found in held_out.items()
+    }
+    strata, errors, weights = list[str](), list[float](), list[float]()
+    for row in rows:
+        truth, propensity = row.values.get(ladder.spec.truth), row.example.propensity
+        if truth is None or propensity is None:
+            continue
+        pattern = tuple(place for place, tier in enumerate(levels[:-1]) if tier in row.values)
+        mean = predicted[pattern][row.example.trajectory]
+        variance = float(chain.steps[pattern].spread.of(np.array([mean]))[0])
+        outcome = utility_moments(ladder.spec.utility, mean, variance)[0]
+        strata.append(stratum_of(ladder, row.example.evidence, row.values, outcome).name)
+        errors.append(truth.mean - mean)
+        weights.append(1.0 / propensity)
+    if not strata:
+        return {}
+    found = shrunken_bias(strata, errors, weights)
+    return {name: shift.mean for name, shift in found.items() if shift.mean != 0.0}
 
 
 def _common(rows: Sequence[_Row]) -> tuple[str, ...]:
@@ -269,7 +318,13 @@ def _noise(rows: Sequence[_Row], truth: Tier) -> float:
 
 
 def _declared(ladder: Ladder, rows: Sequence[_Row], levels: Sequence[Tier]) -> Declared:
-    """A level on the quantity's scale is the truth within its declared error; a wide prior otherwise."""
+    """A level on the quantity's scale is the truth within its declared error, and a verdict is the true one
+    unless it is mistaken; a wide prior otherwise."""
+    if ladder.spec.outcome is not None:
+        scores = [[row.values[tier] for row in rows if tier in row.values] for tier in levels[:-1]]
+        same = [bool(found) and all(one.same_scale for one in found) for found in scores]
+        line = DeclaredLine(0.0, 1.0, math.sqrt(UNKNOWN_MISTAKES))
+        return Declared(0.5, 0.5, tuple(line if one else None for one in same))
     centre, width = utility_centre(ladder.spec.utility) if ladder.spec.utility is not None else (0.0, 1.0)
     lines: list[DeclaredLine | None] = []
     for tier in levels[:-1]:

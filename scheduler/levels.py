@@ -3,6 +3,11 @@
 A level is a tier, up to the ladder's truth, with a rung that measures. Its value is that of the ladder's
 quantity where the measurement names it or a declared map leads there, else the first measurement of the
 tier's first measuring rung as it is: a scale of its own, from which a model may learn the way.
+
+In a ladder that judges, a level is a tier where something is scored, and its value the mean score of the
+verifier that decides, else the first score that there is. The fast tier is a level too, since its verdicts
+may be wrong where the truth is above it. Where people are the truth, a refusal is 0, and a candidate that
+they accept keeps its score, or has 1 if there is none.
 """
 
 from __future__ import annotations
@@ -12,11 +17,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from verifier_service.domain.decisions import RungEvidence
-from verifier_service.domain.evidence import TIERS, Measurement, Tier
+from verifier_service.domain.evidence import TIERS, Measurement, Tier, Verdict
 from verifier_service.domain.ladders import Ladder, VerifierUse
 from verifier_service.domain.maps import QuantityMap
 
 MapNamed = Callable[[str], QuantityMap]
+SCORING = ("outcome", "note")  # roles of a judging ladder's rungs whose scores say something of the truth
 
 
 class Value(NamedTuple):
@@ -28,12 +34,23 @@ class Value(NamedTuple):
 
 
 def levels_of(ladder: Ladder) -> tuple[Tier, ...]:
-    """The tiers that are levels, cheapest first; the last is the truth. Empty for judging ladders."""
+    """The tiers that are levels, cheapest first; the last is the truth. Empty for a ladder that judges
+    without its deciding verifier at the truth."""
     if ladder.spec.quantity is None:
-        return ()
+        return _judging(ladder)
     measuring = [tier for tier in TIERS if any(rung.role == "measure" for rung in ladder.rungs_of(tier))]
     below = [tier for tier in measuring if tier.rank < ladder.spec.truth.rank and tier is not Tier.FAST]
     return (*below, ladder.spec.truth)
+
+
+def _judging(ladder: Ladder) -> tuple[Tier, ...]:
+    truth, decides = ladder.spec.truth, ladder.spec.outcome
+    at_truth = ladder.rungs_of(truth)
+    judged = decides is not None and any(rung.use.use == decides.use for rung in at_truth)
+    if not judged and all(rung.role != "review" for rung in at_truth):
+        return ()
+    scored = [tier for tier in TIERS if any(rung.role in SCORING for rung in ladder.rungs_of(tier))]
+    return (*(tier for tier in scored if tier.rank < truth.rank), truth)
 
 
 def features_of(evidence: Sequence[RungEvidence]) -> dict[str, float]:
@@ -51,6 +68,8 @@ def values_of(
     ladder: Ladder, evidence: Sequence[RungEvidence], map_named: MapNamed
 ) -> Mapping[Tier, Value]:
     """What was measured at each level; levels without a measurement are absent."""
+    if ladder.spec.quantity is None:
+        return _scores(ladder, evidence)
     found: dict[Tier, Value] = {}
     for tier in levels_of(ladder):
         value = tier_value(ladder, tier, evidence, map_named)
@@ -118,6 +137,42 @@ def _mapped(
     if declared.target != quantity.name or declared.source != measurement.quantity:
         return None
     return declared.apply(measurement, labels)
+
+
+def _scores(ladder: Ladder, evidence: Sequence[RungEvidence]) -> Mapping[Tier, Value]:
+    """Scores by level, where there are any."""
+    decides = ladder.spec.outcome.use if ladder.spec.outcome is not None else None
+    found: dict[Tier, Value] = {}
+    for tier in levels_of(ladder):
+        scored = [
+            (item.evidence.provenance.verifier, item.evidence.score)
+            for item in evidence
+            if item.evidence.tier is tier
+            and item.evidence.score is not None
+            and (rung := ladder.rung_at.get(item.path)) is not None
+            and (rung.role in SCORING or rung.use.use == decides)
+        ]
+        deciding = [score for verifier, score in scored if verifier == decides]
+        if deciding:
+            found[tier] = Value(sum(deciding) / len(deciding), None, True)
+        elif scored and tier is not ladder.spec.truth:
+            found[tier] = Value(scored[0][1], None, False)
+    if ladder.spec.truth is Tier.LAB and Tier.LAB not in found:
+        below = [value.mean for value in found.values() if value.same_scale]
+        if (accepted := _reviewed(ladder, evidence)) is not None:
+            found[Tier.LAB] = Value((below[-1] if below else 1.0) if accepted else 0.0, None, True)
+    return found
+
+
+def _reviewed(ladder: Ladder, evidence: Sequence[RungEvidence]) -> bool | None:
+    """Whether people accepted it; ``None`` while they have not decided."""
+    verdicts = [
+        item.evidence.verdict
+        for item in evidence
+        if (rung := ladder.rung_at.get(item.path)) is not None and rung.role == "review"
+    ]
+    decided = [verdict for verdict in verdicts if verdict in (Verdict.ACCEPT, Verdict.REJECT)]
+    return all(verdict is Verdict.ACCEPT for verdict in decided) if decided else None
 
 
 def _raw(ladder: Ladder, tier: Tier, evidence: Sequence[RungEvidence]) -> float | None:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.learned import model_of
+from scheduler.learned import is_doubted, model_of
 from scheduler.levels import levels_of
 from scheduler.pool import NONE
-from scheduler.worth import Floats, of_utility
-from verifier_service.domain.decisions import PolicyCase, TierOption
+from scheduler.worth import IDENTITY, Floats, of_utility
+from verifier_service.domain.decisions import Estimate, PolicyCase, TierOption
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ladders import Ladder
 
@@ -46,14 +46,14 @@ def openings(ladder: Ladder, cases: Sequence[PolicyCase]) -> list[Opening | None
     offered = [_offered(ladder, levels, case) for case in cases]
     rows = [row for row, one in enumerate(offered) if one is not None]
     found: list[Opening | None] = [None] * len(cases)
-    if not rows or ladder.spec.utility is None:
+    if not rows:
         return found
-    estimates = [case.estimate for row in rows if (case := cases[row])]
-    mean = np.array([0.0 if one is None or one.mean is None else one.mean for one in estimates])
-    variance = np.array([0.0 if one is None or one.variance is None else one.variance for one in estimates])
+    estimates = [one for row in rows if (one := cases[row].estimate) is not None]
+    mean = np.array([one.outcome if one.mean is None else one.mean for one in estimates])
+    variance = np.array([_variance(one) for one in estimates])
     left = np.array([_left(levels, cases[row]) for row in rows])
-    total = np.array([0.0 if one is None else one.outcome_variance for one in estimates])
-    worth = of_utility(ladder.spec.utility)
+    total = np.array([one.outcome_variance for one in estimates])
+    worth = IDENTITY if ladder.spec.utility is None else of_utility(ladder.spec.utility)
     after = np.empty((len(rows), len(levels)))
     for column in range(len(levels)):
         after[:, column] = np.maximum(total - worth.resolvable(mean, variance, left[:, column]), 0.0)
@@ -85,11 +85,11 @@ def _offered(
 ) -> tuple[TierOption | None, ...] | None:
     """What can be bought at each level, skipping levels but no hard gate."""
     estimate = case.estimate
-    if estimate is None or estimate.mean is None or estimate.tier.rank >= ladder.spec.truth.rank:
+    if estimate is None or estimate.tier.rank >= ladder.spec.truth.rank:
         return None
     if case.soft_rejected and estimate.tier is Tier.FAST:
         return None
-    if estimate.outcome_variance < CERTAIN_SD * CERTAIN_SD:
+    if estimate.outcome_variance < CERTAIN_SD * CERTAIN_SD and not is_doubted(case.model, estimate.tier):
         return None
     by_tier = {option.tier: option for option in case.options}
     offered: list[TierOption | None] = []
@@ -104,10 +104,15 @@ def _offered(
     return tuple(offered) if any(one is not None for one in offered) else None
 
 
+def _variance(estimate: Estimate) -> float:
+    """Of the quantity, or of the verdict."""
+    return estimate.outcome_variance if estimate.variance is None else estimate.variance
+
+
 def _left(levels: Sequence[Tier], case: PolicyCase) -> list[float]:
     """Variance of the quantity that is left after each level."""
     estimate, top = case.estimate, len(levels) - 1
-    variance = 0.0 if estimate is None or estimate.variance is None else estimate.variance
+    variance = 0.0 if estimate is None else _variance(estimate)
     fitted = None if case.model is None else model_of(case.model.body)
     if estimate is None or fitted is None or fitted.levels != tuple(levels):
         return [HALF * variance] * top + [0.0]

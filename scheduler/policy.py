@@ -2,17 +2,19 @@
 
 A case climbs to the next tier while nobody can say what it is worth, or while its outcome is both
 uncertain (standard deviation at least ``min_sd``) and possibly valuable (upper end of the 90 % interval
-at least ``min_upper``). Above the truth tier, only cases whose outcome is at least ``lab_outcome`` go to
-people. Where the budget does not cover all that is wanted, the best value per credit goes first and the
-rest is held, ranked. Every decision is a function of the case alone until the budget binds.
+at least ``min_upper``), or while an alarm stands on the tier that it rests on. Above the truth tier, only
+cases whose outcome is at least ``lab_outcome`` go to people. Where the budget does not cover all that is
+wanted, the best value per credit goes first and the rest is held, ranked. Every decision is a function of
+the case alone until the budget binds.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from scheduler.learned import is_doubted
 from verifier_service.domain.decisions import Decision, PolicyCase, RunView, TierOption, Verdicts
 
 FLOOR_CREDITS = 1e-9
@@ -102,19 +104,19 @@ class ThresholdPolicy:
         if estimate is None:
             return stop(case, "nothing_left", "no tier is left that could estimate the outcome")
         sd = math.sqrt(estimate.outcome_variance)
+        found = f"outcome {estimate.outcome:.2f} +- {sd:.2f}, up to {estimate.high:.2f}"
+        wish = Wish(
+            case=case, option=option, score=sd * estimate.high, code="uncertain_and_valuable", reason=found
+        )
+        if is_doubted(case.model, estimate.tier):
+            return replace(wish, code="alarm", reason=f"{found}; an alarm stands on {estimate.tier}")
         if sd < self.min_sd:
             return stop(case, "certain", f"outcome sd {sd:.3f} is below {self.min_sd}")
         if estimate.high < self.min_upper:
             return stop(
                 case, "not_valuable", f"outcome is at most {estimate.high:.2f}, below {self.min_upper}"
             )
-        return Wish(
-            case=case,
-            option=option,
-            score=sd * estimate.high,
-            code="uncertain_and_valuable",
-            reason=f"outcome {estimate.outcome:.2f} +- {sd:.2f}, up to {estimate.high:.2f}",
-        )
+        return wish
 
 
 def afford(wish: Wish, left: dict[str, float], *, rank: float | None = None) -> Decision:

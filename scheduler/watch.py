@@ -59,11 +59,10 @@ class Raised(TypedDict):
 @dataclass(frozen=True, slots=True)
 class Response:
     """What an alarm changes while it stands: factor on the variance of beliefs, factor on the share of
-    audits, and whether the stratum's beliefs may be accepted without a person."""
+    audits. Besides, nothing is accepted as certain on the level it concerns."""
 
     variance_factor: float = 2.0
     audit_factor: float = 2.0
-    auto_accept: bool = False
 
 
 RESPONSE = Response()

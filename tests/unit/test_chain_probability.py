@@ -34,7 +34,7 @@ def step_of(variance: float = 0.25) -> Step:
 
 def held_out(prediction: list[float], truth: list[float], weight: list[float] | None = None) -> HeldOut:
     weights = np.ones(len(truth)) if weight is None else np.array(weight)
-    return HeldOut(np.array(prediction), np.array(truth), weights)
+    return HeldOut(np.array(prediction), np.array(truth), weights, np.arange(len(truth)))
 
 
 def test_without_a_verdict_the_declared_line_is_the_probability() -> None:

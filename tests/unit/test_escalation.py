@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.audit import uniform
+from scheduler.chain import Chain
 from scheduler.escalation import ROUND, EscalationPolicy
+from scheduler.learned import LadderModel
+from scheduler.observations import Declared, DeclaredLine, Observations
 from tests.support.cases import ladder
 from verifier_service.domain.decisions import (
     BudgetView,
@@ -22,6 +26,7 @@ from verifier_service.domain.decisions import (
     Sibling,
     TierOption,
 )
+from verifier_service.domain.digests import canonical_json
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.runs import Budgets, Horizon, RunSpec
 
@@ -244,6 +249,66 @@ def test_a_refused_candidate_is_audited_now_and_then() -> None:
 def test_a_run_without_a_limit_climbs_by_thresholds() -> None:
     [made] = decide(view(None), case(0, mean=0.5, sd=0.2))
     assert made.code == "uncertain_and_valuable"
+
+
+def test_while_an_alarm_stands_nothing_rests_as_certain() -> None:
+    """Neither without a limit, nor with one; a level that no alarm concerns goes on as before."""
+    model = doubted("simulation")
+    [free] = decide(view(None), case(0, sd=0.001, model=model))
+    assert (free.action, free.tier, free.code) == ("request", HIGH, "alarm")
+    [worthless] = decide(view(None), case(0, mean=0.05, sd=0.001, model=model))
+    assert (worthless.action, worthless.code) == ("request", "alarm")
+    [limited] = decide(view(10.0), case(0, sd=0.001, model=model))
+    assert (limited.action, limited.tier) == ("request", HIGH)
+    [other] = decide(view(10.0), case(0, sd=0.001, model=doubted("fast")))
+    assert (other.action, other.code) == ("stop", "certain")
+
+
+def doubted(level: str) -> FittedModel:
+    """A model on one of whose levels an alarm stands."""
+    chain = Chain.fit(
+        Observations.of(np.zeros((0, 0)), np.zeros((0, 2))),
+        Declared(0.5, 1.0, (DeclaredLine(0.0, 1.0, 0.2),)),
+    )
+    body = LadderModel((SIM, HIGH), (), (), chain, widen={level: 2.0}).as_json()
+    return FittedModel(number=1, labels=50, body=canonical_json(body))
+
+
+JUDGING = {
+    "name": "judging",
+    "candidate": {"kind": "text", "format": "text", "from": "answer"},
+    "outcome": {"use": "a.judge"},
+    "truth": "high_fidelity",
+    "tiers": {"fast": [{"use": "a.judge"}], "high_fidelity": [{"use": "a.judge"}]},
+}
+
+
+def test_of_verdicts_the_least_certain_are_checked_first() -> None:
+    def judged(pk: int, p: float) -> PolicyCase:
+        believed = Estimate(
+            tier=FAST,
+            mean=None,
+            variance=None,
+            outcome=p,
+            outcome_variance=p * (1 - p),
+            low=0.0,
+            high=1.0,
+        )
+        offered = (TierOption(tier=HIGH, account="compute", credits=1.0),)
+        return case(
+            pk,
+            ladder=ladder(JUDGING),
+            estimate=believed,
+            observed=frozenset({FAST}),
+            options=offered,
+            model=None,
+        )
+
+    cases = [judged(0, 0.98), judged(1, 0.6), judged(2, 0.9), judged(3, 1.0)]
+    made = decide(view(1.0, objective="value"), *cases)
+    explored = {one.trajectory for one in made if one.code == "cold_start"}
+    assert bought([one for one in made if one.trajectory not in explored]) == {1: HIGH}
+    assert made[3].action == "stop"
 
 
 @settings(max_examples=60, deadline=None)

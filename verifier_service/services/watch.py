@@ -68,11 +68,11 @@ def _has_ended(case: Case | None, truth: Tier) -> bool:
 
 def _audited(audit: Audit, case: Case) -> Audited | None:
     """``None`` where nothing had been believed, or the truth could not be measured."""
-    if audit.mean is None or audit.outcome is None or audit.propensity is None:
+    if audit.outcome is None or audit.propensity is None:
         return None
     return Audited(
         key=f"{case.standing.run}/{case.standing.id}",
-        mean=audit.mean,
+        mean=audit.outcome if audit.mean is None else audit.mean,
         outcome=audit.outcome,
         propensity=audit.propensity,
         evidence=tuple(case.rung_evidence()),
