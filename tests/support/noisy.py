@@ -14,7 +14,7 @@ from abc import abstractmethod
 from typing import Any
 
 from verifier_service.domain.errors import Permanent
-from verifier_service.domain.evidence import Finding, Measurement, Tier, Verdict
+from verifier_service.domain.evidence import Finding, Measurement, Reason, Tier, Verdict
 from verifier_service.domain.verifiers import CheckInput, Limits, Params, Verifier, VerifierInfo
 
 QUANTITY = "level@exact"
@@ -30,6 +30,14 @@ LADDER: dict[str, Any] = {
         "simulation": [{"use": "noisy.rough"}],
         "high_fidelity": [{"use": "noisy.exact"}],
     },
+}
+
+JUDGING: dict[str, Any] = {
+    "name": "opinions",
+    "candidate": {"kind": "text", "format": "text", "from": "answer"},
+    "outcome": {"use": "noisy.judge"},
+    "truth": "high_fidelity",
+    "tiers": {"fast": [{"use": "noisy.opinion"}], "high_fidelity": [{"use": "noisy.judge"}]},
 }
 
 
@@ -115,4 +123,31 @@ class NoisyExact(_Measures):
         return exact(candidate)
 
 
-VERIFIERS = (NoisyGate, NoisyRough, NoisyExact)
+def is_good(candidate: object) -> bool:
+    """The verdict that is true."""
+    return exact(candidate) > 6.0
+
+
+class NoisyOpinion(Verifier):
+    """How good it looks at first sight: mostly right, and too sure of itself."""
+
+    info = _info("noisy.opinion", Tier.FAST, 0.00001)
+
+    def verify(self, item: CheckInput, params: Params) -> Finding:
+        looks = exact(item.candidate) - 6.0 + 0.8 * noise(item.candidate)
+        return Finding(verdict=Verdict.INCONCLUSIVE, score=1.0 / (1.0 + math.exp(-6.0 * looks)))
+
+
+class NoisyJudge(Verifier):
+    """The true verdict."""
+
+    info = _info("noisy.judge", Tier.HIGH_FIDELITY, 0.03)
+
+    def verify(self, item: CheckInput, params: Params) -> Finding:
+        burn(self.info.typical_cpu_s)
+        if is_good(item.candidate):
+            return Finding(verdict=Verdict.ACCEPT, score=1.0)
+        return Finding(verdict=Verdict.REJECT, score=0.0, reason=Reason(code="not_good", message="too low"))
+
+
+VERIFIERS = (NoisyGate, NoisyRough, NoisyExact, NoisyOpinion, NoisyJudge)
