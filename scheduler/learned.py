@@ -35,6 +35,7 @@ from verifier_service.domain.ladders import Ladder
 from verifier_service.domain.models import Alarm, Audited, Example
 
 FORMAT = "ladder-model/2"
+NOTHING = "nothing/1"
 PRESENT_SHARE = 0.9  # of the examples must have a feature
 MOST_FEATURES = 32
 FEWEST_UNMEASURED = 20  # truths before features alone, or scores of others, predict a candidate
@@ -178,7 +179,7 @@ class LearnedBeliefs:
         seen = _read(ladder, sorted(examples, key=lambda one: one.trajectory), self.map_named)
         labels = sum(ladder.spec.truth in row.values for row in seen)
         if not labels:
-            return None
+            return _forgotten(previous)
         widen = {level_of(alarm.stratum): RESPONSE.variance_factor for alarm in alarms}
         fitted = replace(_fit(ladder, seen), widen=widen)
         document = fitted.as_json()
@@ -216,6 +217,13 @@ def _watch_of(noted: str | None, audits: Sequence[Audited]) -> Watch:
         return Watch.from_json(json.loads(noted))
     weights = [1.0 / audit.propensity for audit in audits]
     return Watch(1_000.0 * len(weights) / sum(weights)) if weights else Watch()
+
+
+def _forgotten(previous: FittedModel | None) -> FittedModel | None:
+    """What replaces a model all of whose truths were taken back: a document that says nothing."""
+    if previous is None or not previous.labels:
+        return None
+    return FittedModel(previous.number + 1, 0, canonical_json({"format": NOTHING}))
 
 
 @dataclass(frozen=True, slots=True)

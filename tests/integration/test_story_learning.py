@@ -13,6 +13,7 @@ import pytest
 
 from scheduler.escalation import ROUND
 from tests.support import noisy
+from tests.support.retracting import retract
 from tests.support.story import PROJECT, Story
 from tiers.catalog import VerifierCatalog
 from tiers.catalog_sources import Sources
@@ -238,3 +239,23 @@ def test_a_policy_that_games_the_features_is_noticed_and_believed_less(told: Sto
     assert told.service.learn(KEY)
     with told.service.store.read() as tx:
         assert '"widen":{}' in (tx.models.current(KEY) or model).body
+
+
+def test_what_was_learned_from_a_verifier_that_was_wrong_is_forgotten(told: Story) -> None:
+    play(told, "first", items(48))
+    with told.service.store.read() as tx:
+        before = tx.models.current(KEY)
+    assert before is not None
+    told.service.close_run(PROJECT, "first")
+    told.rest(40)
+    retract(told, verifier="noisy.exact")
+    told.sweep._learner._rests.clear()
+    told.sweep._learner._fitted_at.clear()
+    told.rest(40)
+    with told.service.store.read() as tx:
+        after = tx.models.current(KEY)
+    assert after is not None
+    assert (after.number, after.labels) == (before.number + 1, 0)
+    told.submit("second", *items(8, seed=2))
+    told.fast()
+    assert all(record.reward is None for record in told.feed("second")), "features alone say nothing now"

@@ -99,6 +99,19 @@ def test_without_a_truth_nothing_is_learned_and_what_is_declared_holds() -> None
     assert BELIEFS.estimate(LADDER, items) == TierBeliefs(no_map).estimate(LADDER, items)
 
 
+def test_a_model_whose_truths_were_all_taken_back_is_forgotten() -> None:
+    before = learned(40)
+    nothing = BELIEFS.learn(LADDER, examples(40, known=0), before)
+    assert nothing is not None
+    assert (nothing.number, nothing.labels) == (2, 0)
+    items = evidenced("0.5 0.5", SIM)
+    assert BELIEFS.estimate(LADDER, items, nothing) == TierBeliefs(no_map).estimate(LADDER, items)
+    assert BELIEFS.learn(LADDER, examples(40, known=0), nothing) is None, "once"
+    after = BELIEFS.learn(LADDER, examples(40), nothing)
+    assert after is not None
+    assert (after.number, after.labels) == (3, 40)
+
+
 def test_a_biased_verifier_is_seen_through() -> None:
     """The rough value says 0.5 y + 2 within 2: truth by truth the belief comes to the truth."""
     new = candidates(200, seed=9)

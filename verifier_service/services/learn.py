@@ -26,12 +26,13 @@ class Lesson:
 
 def lesson(tx: Transaction, beliefs: Beliefs, key: LadderKey) -> Lesson | None:
     """Everything that the next model of a ladder version rests on; ``None`` where there is nothing to
-    learn."""
+    learn, nor to forget: truths may all have been taken back."""
     ladder = tx.ladders.version(key.project, key.name, key.version)
     if not beliefs.learns(ladder):
         return None
     bought = tx.models.bought(key, ladder.spec.truth, MOST_EXAMPLES)
-    if not bought.known:
+    previous = tx.models.current(key)
+    if not bought.known and (previous is None or not previous.labels):
         return None
     cases = tx.trajectories.cases([*bought.known, *bought.partly])
     examples = tuple(
@@ -46,7 +47,7 @@ def lesson(tx: Transaction, beliefs: Beliefs, key: LadderKey) -> Lesson | None:
         for case in cases
     )
     alarms = tuple(tx.alarms.standing(key))
-    return Lesson(ladder=ladder, examples=examples, previous=tx.models.current(key), alarms=alarms)
+    return Lesson(ladder=ladder, examples=examples, previous=previous, alarms=alarms)
 
 
 def keep(tx: Transaction, key: LadderKey, model: FittedModel) -> bool:
