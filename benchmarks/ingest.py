@@ -70,14 +70,15 @@ def raw_rdkit(smiles: list[str]) -> float:
 
 
 @contextlib.contextmanager
-def server(command: list[str], folder: Path, url: str) -> Iterator[psutil.Process]:
-    """A server process, ready."""
+def server(command: list[str], folder: Path, url: str, **more: str) -> Iterator[psutil.Process]:
+    """A server process, ready. ``more``: of its environment."""
     environment = os.environ | {
         "VERIFIER_DATA": str(folder),
         "VERIFIER_PLUGINS": '["benchmarks.one_check"]',
         "VERIFIER_LOG_LEVEL": "warning",
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": str(Path(__file__).parent.parent),
+        **more,
     }
     process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL)
     try:

@@ -71,8 +71,8 @@ def pace(objective: Objective) -> Callable[[Replay], tuple[float, float]]:
             recent = replay.seen[-RECENT:]
             pool = replay.pool(recent, replay.arrivals(recent))
             edge = edge_of(pool.mean, pool.variance)
-            price = clearing_price(pool, objective, replay.ledger.left / coming, edge=edge)
-        found = allowance(replay.ledger.left, ahead, price, this_share=place.size / coming)
+            price = clearing_price(pool, objective, replay.left / coming, edge=edge)
+        found = allowance(replay.left, ahead, price, this_share=place.size / coming)
         return found.budget, found.price
 
     return allow

@@ -115,6 +115,15 @@ class Replay:
         self.final = self.believe(np.arange(self.stream.rows.size))
         return self
 
+    @property
+    def left(self) -> float:
+        """What may be spent on choices: what those who are still to come will cost on arrival is not."""
+        arrival, next_round = self.stream.ladder.arrival, self.round + 1
+        if arrival < 0 or next_round >= len(self.stream.rounds):
+            return self.ledger.left
+        coming = self.ledger.predicted(self.quoted[self.stream.rounds[next_round][0] :])[:, arrival]
+        return max(self.ledger.left - float(coming.sum()), 0.0)
+
     def believe(self, places: Ints) -> Belief:
         """The belief about some members of the stream."""
         return self.chain.believe(self.x[places], self.y[places])
@@ -188,7 +197,7 @@ class Replay:
         self.refit()
 
     def _spend(self, places: Ints) -> None:
-        even = self.ledger.left * places.size / (self.stream.rows.size - places[0])
+        even = self.left * places.size / (self.stream.rows.size - places[0])
         budget, price = (even, 0.0) if self.policy.pace is None else self.policy.pace(self)
         start = self.ledger.spent
         for turn in range(MOST_PASSES):
