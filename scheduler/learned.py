@@ -25,12 +25,14 @@ from scheduler.chain_step import HeldOut, Pattern
 from scheduler.corrections import shrunken_bias
 from scheduler.levels import MapNamed, Value, features_of, levels_of, values_of
 from scheduler.observations import Declared, DeclaredLine, Floats, Observations
+from scheduler.signature import pay_and_merit
 from scheduler.strata import level_of, stratum_of
 from scheduler.value import utility_centre, utility_moments
 from scheduler.watch import RESPONSE, Watch
 from verifier_service.domain.decisions import Estimate, FittedModel, RungEvidence
 from verifier_service.domain.digests import canonical_json, digest
 from verifier_service.domain.evidence import Tier
+from verifier_service.domain.insight import PayAndMerit, Rested
 from verifier_service.domain.ladders import Ladder
 from verifier_service.domain.models import Alarm, Audited, Example
 
@@ -209,6 +211,10 @@ class LearnedBeliefs:
             if alarm is not None:
                 raised.append(Alarm(verifier=build, stratum=stratum, **alarm))
         return canonical_json(watch.as_json()), raised
+
+    def pay_and_merit(self, rested: Sequence[Rested]) -> PayAndMerit | None:
+        """See ``ports.policy.Beliefs``."""
+        return pay_and_merit(rested)
 
 
 def _watch_of(noted: str | None, audits: Sequence[Audited]) -> Watch:

@@ -8,6 +8,7 @@ with the doubly robust mean in place of the true reward, which only audits know.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,9 @@ import numpy.typing as npt
 from scheduler.corrections import doubly_robust
 from scheduler.observations import Floats
 from verifier_service.domain.errors import InvalidInput
+from verifier_service.domain.insight import PayAndMerit, Rested, Rise
 
+FEWEST_CASES = 4
 FEWEST_AUDITS = 10  # per span, before the means of audits are taken as normal
 LEVEL = 1.645  # standard errors: 5 % one-sided
 MERIT_SHARE = 0.5  # of the rise in pay that merit must follow
@@ -56,14 +59,6 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Rise:
-    """Change of a mean from one span to the next, with its standard error."""
-
-    mean: float
-    se: float
-
-
-@dataclass(frozen=True, slots=True)
 class Signature:
     """How pay and merit changed. ``apart``: pay has risen, and merit by less than half of that, both beyond
     5 % chance; ``None`` where fewer than 10 audits in either span cannot tell."""
@@ -91,6 +86,31 @@ def compare(before: Span, after: Span) -> Signature:
     return Signature(paid, deserved, apart)
 
 
+def pay_and_merit(rested: Sequence[Rested]) -> PayAndMerit | None:
+    """Successive cases in two halves; ``None`` for fewer than four."""
+    if len(rested) < FEWEST_CASES:
+        return None
+    middle = len(rested) // 2
+    before, after = _span(rested[:middle]), _span(rested[middle:])
+    found = compare(before, after)
+    return PayAndMerit(
+        candidates=len(rested),
+        truths=before.audits + after.audits,
+        paid=found.paid,
+        deserved=found.deserved,
+        apart=found.apart,
+    )
+
+
+def _span(rested: Sequence[Rested]) -> Span:
+    return Span.of(
+        [one.believed for one in rested],
+        [np.nan if one.found is None else one.found for one in rested],
+        [one.propensity for one in rested],
+        [one.reached for one in rested],
+    )
+
+
 def _shortfall(span: Span) -> Floats:
     """Per candidate, by how much merit fails to follow pay: the errors of both share candidates."""
     return MERIT_SHARE * span.paid - span.deserved
@@ -98,4 +118,4 @@ def _shortfall(span: Span) -> Floats:
 
 def _rise(before: Floats, after: Floats) -> Rise:
     variance = before.var(ddof=1) / len(before) + after.var(ddof=1) / len(after)
-    return Rise(float(after.mean() - before.mean()), float(np.sqrt(variance)))
+    return Rise(mean=float(after.mean() - before.mean()), se=float(np.sqrt(variance)))

@@ -164,7 +164,8 @@ def test_every_decision_is_in_the_log_and_adds_up(told: Story) -> None:
         lines, last = tx.decisions.page(PROJECT, "r", 0, 20)
         rest, _ = tx.decisions.page(PROJECT, "r", last or 0, 100_000)
         shown = insight.run_economics(tx, PROJECT, "r")
-        figures = insight.run_calibration(tx, PROJECT, "r")
+        figures = insight.run_calibration(tx, told.service.beliefs, PROJECT, "r")
+        rested = tx.decisions.rested(PROJECT, "r", 100)
         asked = tx.trajectories.find(PROJECT, "r", ["t0"])["t0"]
         mine = tx.decisions.of_trajectory(asked.pk)
     every = [*lines, *rest]
@@ -176,6 +177,13 @@ def test_every_decision_is_in_the_log_and_adds_up(told: Story) -> None:
     assert {one.tier for one in shown.alternatives} >= {Tier.HIGH_FIDELITY}
     assert [line.code for line in mine]
     assert all(line.draw is not None for line in every if line.audited)
+    drawn = {line.trajectory: line for line in every if line.propensity is not None}
+    assert len(rested) == len(drawn) > 40
+    sent = [line for line in drawn.values() if line.audited or line.propensity == 1.0]
+    assert sum(one.reached for one in rested) == len(sent) > 0
+    assert all((one.found is not None) == one.reached for one in rested)
+    assert figures.pay_and_merit is not None
+    assert (figures.pay_and_merit.candidates, figures.pay_and_merit.truths) == (len(rested), len(sent))
     pairs = {(pair.level, pair.truth): pair for pair in figures.pairs}
     assert pairs
     for pair in pairs.values():

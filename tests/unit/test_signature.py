@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scheduler.signature import FEWEST_AUDITS, Signature, Span, compare
+from scheduler.signature import FEWEST_AUDITS, Signature, Span, compare, pay_and_merit
 from verifier_service.domain.errors import InvalidInput
+from verifier_service.domain.insight import Rested
 
 N = 250
 
@@ -58,3 +59,28 @@ def test_a_span_of_one_is_refused() -> None:
     one = Span.of([1.0], [1.0], [0.5], [True])
     with pytest.raises(InvalidInput):
         compare(one, one)
+
+
+def test_successive_cases_are_compared_in_halves() -> None:
+    """Paid half a point more in the second half, and every second truth says that it was for nothing."""
+    rng = np.random.default_rng(6)
+
+    def cases(paid_more: float) -> list[Rested]:
+        truth = rng.uniform(0.2, 0.4, 100)
+        return [
+            Rested(float(one) + paid_more, 0.5, place % 2 == 0, float(one) if place % 2 == 0 else None)
+            for place, one in enumerate(truth)
+        ]
+
+    found = pay_and_merit([*cases(0.0), *cases(0.5)])
+    assert found is not None
+    assert (found.candidates, found.truths, found.apart) == (200, 100, True)
+    assert found.paid.mean == pytest.approx(0.5, abs=0.05)
+    assert found.deserved.mean == pytest.approx(0.0, abs=0.05)
+    same = pay_and_merit([*cases(0.0), *cases(0.0)])
+    assert same is not None
+    assert same.apart is False
+    assert pay_and_merit(cases(0.0)[:3]) is None
+    few = pay_and_merit(cases(0.0)[:10])
+    assert few is not None
+    assert few.apart is None

@@ -25,9 +25,10 @@ router = APIRouter(prefix="/v1", tags=["scheduler"])
 @router.get("/runs/{run}/calibration", responses=documented(404))
 def get_calibration(run: RunId, caller: Reader, context: InContext) -> RunCalibration:
     """How the beliefs, on which a run's dear checks were requested, compared with what those found: bias,
-    coverage and reliability by ladder, pair of tiers and build of the verifier. Scope: `read`."""
+    coverage and reliability by ladder, pair of tiers and build of the verifier; and whether, by the audits,
+    candidates deserved what they were paid more and more. Scope: `read`."""
     with context.service.store.read() as tx:
-        return insight.run_calibration(tx, caller.project, run)
+        return insight.run_calibration(tx, context.service.beliefs, caller.project, run)
 
 
 @router.get("/runs/{run}/economics", responses=documented(404))

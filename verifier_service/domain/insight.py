@@ -32,6 +32,38 @@ class Foretold(NamedTuple):
     propensity: float | None
 
 
+class Rested(NamedTuple):
+    """A case that came to rest below the truth, or went there: the outcome that was believed, the chance of
+    its reaching the truth, whether it did, and what was found if so."""
+
+    believed: float
+    propensity: float
+    reached: bool
+    found: float | None
+
+
+class Rise(Record):
+    """Change of a mean, with its standard error."""
+
+    mean: float
+    se: float
+
+
+class PayAndMerit(Record):
+    """The first against the second half of a run's latest candidates: how what they were paid has changed,
+    and what they deserved by the truths that were drawn.
+
+    ``apart``: pay has risen and merit by less than half of that, beyond 5 % chance, as when a policy learns
+    to please a cheap verifier. Null where fewer than ten truths in either half cannot tell.
+    """
+
+    candidates: int
+    truths: int
+    paid: Rise
+    deserved: Rise
+    apart: bool | None
+
+
 class ReliabilityBin(Record):
     """Candidates whose outcome was believed to lie in [``low``, ``high``)."""
 
@@ -73,6 +105,7 @@ class RunCalibration(Record):
     nominal: float = 0.9
     looked_at: int
     pairs: tuple[PairCalibration, ...]
+    pay_and_merit: PayAndMerit | None = None
 
 
 class TierSpend(Record):

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Row, case, func, select, update
 
 from verifier_service.domain.decisions import Estimate, LoggedDecision
 from verifier_service.domain.evidence import Tier
-from verifier_service.domain.insight import Foretold, PricePoint, TierSpend
+from verifier_service.domain.insight import Foretold, PricePoint, Rested, TierSpend
 from verifier_service.domain.models import Alarm, LadderKey, RaisedAlarm
 from verifier_service.domain.ports.models import Audit, NewDecision, Watch
 from verifier_service.domain.states import DemandState
@@ -86,6 +86,27 @@ class SqlDecisions:
             )
             for row in {row.pk: row for row in rows}.values()
         ]
+
+    def rested(self, project: str, run: str, limit: int) -> list[Rested]:
+        rewards = tables.rewards
+        latest = (
+            select(decisions.c.pk, decisions.c.propensity, decisions.c.audited, decisions.c.tier)
+            .add_columns(_cases.c.predicted, _cases.c.outcome, rewards.c.tier.label("reached"))
+            .join(_cases, _cases.c.pk == decisions.c.trajectory)
+            .join(rewards, (rewards.c.run == _cases.c.run) & (rewards.c.seq == _cases.c.seq))
+            .where(decisions.c.run == run_key(project, run), decisions.c.propensity.is_not(None))
+            .where(_cases.c.predicted.is_not(None))
+            .order_by(decisions.c.pk.desc())
+            .limit(limit)
+        )
+        found: list[Rested] = []
+        for row in reversed(self._db.all(latest)):
+            sent = row.audited or row.propensity >= 1.0
+            back = sent and row.outcome is not None and row.reached == row.tier
+            if back or not sent:
+                outcome = row.outcome if back else None
+                found.append(Rested(row.predicted, row.propensity, sent, outcome))
+        return found
 
     def spend(self, project: str, run: str) -> list[TierSpend]:
         found = (

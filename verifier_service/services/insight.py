@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from verifier_service.domain.insight import Alternative, RunCalibration, RunEconomics, calibration
 from verifier_service.domain.models import RaisedAlarm
+from verifier_service.domain.ports.policy import Beliefs
 from verifier_service.domain.ports.store import Transaction
 
 MOST_PAIRS = 20_000
 POINTS = 100
 
 
-def run_calibration(tx: Transaction, project: str, run: str) -> RunCalibration:
-    """How beliefs compared with the truth, over the latest decisions. Raises ``NotFound``."""
+def run_calibration(tx: Transaction, beliefs: Beliefs, project: str, run: str) -> RunCalibration:
+    """How beliefs compared with the truth, over the latest decisions, and whether pay and merit rose
+    together. Raises ``NotFound``."""
     tx.runs.get(project, run)
-    return calibration(run, tx.decisions.foretold(project, run, MOST_PAIRS))
+    figures = calibration(run, tx.decisions.foretold(project, run, MOST_PAIRS))
+    compared = beliefs.pay_and_merit(tx.decisions.rested(project, run, MOST_PAIRS))
+    return figures.model_copy(update={"pay_and_merit": compared})
 
 
 def run_economics(tx: Transaction, project: str, run: str) -> RunEconomics:

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from verifier_service.domain.decisions import Decision, Estimate, FittedModel, LoggedDecision
 from verifier_service.domain.evidence import Tier
-from verifier_service.domain.insight import Foretold, PricePoint, TierSpend
+from verifier_service.domain.insight import Foretold, PricePoint, Rested, TierSpend
 from verifier_service.domain.models import Alarm, LadderKey, ModelSummary, RaisedAlarm
 
 
@@ -92,6 +92,11 @@ class DecisionLog(Protocol):
 
     def foretold(self, project: str, run: str, limit: int) -> list[Foretold]:
         """Logged beliefs whose truth is known by now, the latest first."""
+        ...
+
+    def rested(self, project: str, run: str, limit: int) -> list[Rested]:
+        """The latest cases that were drawn for, the oldest first; without those that were sent to the truth
+        and have not come back."""
         ...
 
     def spend(self, project: str, run: str) -> list[TierSpend]:

@@ -14,6 +14,7 @@ from verifier_service.domain.decisions import (
     Verdicts,
 )
 from verifier_service.domain.evidence import Cost
+from verifier_service.domain.insight import PayAndMerit, Rested
 from verifier_service.domain.ladders import Ladder
 from verifier_service.domain.models import Alarm, Audited, Example
 
@@ -47,6 +48,10 @@ class Beliefs(Protocol):
         self, ladder: Ladder, noted: str | None, audits: Sequence[Audited]
     ) -> tuple[str, list[Alarm]]:
         """Look at audits, in order: what to note for the next ones, and what they raise."""
+        ...
+
+    def pay_and_merit(self, rested: Sequence[Rested]) -> PayAndMerit | None:
+        """The first against the second half of successive cases; ``None`` where there are too few."""
         ...
 
 
