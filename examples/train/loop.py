@@ -35,7 +35,9 @@ class Plan:
     """What a run is: its ladder, how many steps of how many samples, how often its quality is measured.
 
     ``late``: a step waits for the fast tier only, and revised rewards of up to ``staleness`` policy
-    versions ago are trained on when they come. ``tag`` sets a repeated run apart where runs are kept.
+    versions ago are trained on when they come. ``budget``: credits that must last for all samples, spent
+    where they move an advantage most; ``None``: no limit. ``tag`` sets a repeated run apart where runs are
+    kept.
     """
 
     condition: str
@@ -47,18 +49,31 @@ class Plan:
     judged: int = 48
     late: bool = False
     staleness: int = 3
+    budget: float | None = None
     tuning: Tuning = field(default_factory=Tuning)
     tag: str = field(default_factory=lambda: secrets.token_hex(4))
 
     @property
     def name(self) -> str:
         """What its result is called."""
-        return f"{'late-' if self.late else ''}{self.algorithm}-{self.condition}-{self.seed}"
+        kind = f"{'late-' if self.late else ''}{'budget-' if self.budget is not None else ''}"
+        return f"{kind}{self.algorithm}-{self.condition}-{self.seed}"
 
     @property
     def run(self) -> str:
         """The run's name in the service."""
         return f"{self.name}-{self.tag}"
+
+    @property
+    def declared(self) -> dict[str, Any]:
+        """The run as the service is told of it."""
+        if self.budget is None:
+            return {}
+        return {
+            "budgets": {"compute": self.budget},
+            "horizon": {"trajectories": self.steps * self.samples},
+            "objective": "advantage",
+        }
 
     @property
     def ladder(self) -> str:
@@ -151,7 +166,7 @@ def train(
     generator = torch.Generator().manual_seed(1_000 + plan.seed)
     learner = Learner(copy.deepcopy(start), start, plan.tuning)
     with service.client() as client:
-        client.put_run(plan.run, {})
+        client.put_run(plan.run, plan.declared)
         rewarder = Rewarder(plan, service, client)
         own = {"grpo": learner.grpo, "ppo": learner.ppo}
         step_of = own[plan.algorithm] if teach is None else teach(learner, client, plan)

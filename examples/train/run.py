@@ -69,6 +69,7 @@ def _plan(options: argparse.Namespace, condition: str, seed: int) -> Plan:
         samples=options.samples,
         judged=options.judged,
         late=options.late,
+        budget=options.budget,
         tuning=Tuning(learning_rate=options.learning_rate, kl=options.kl),
     )
 
@@ -129,6 +130,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--late", action="store_true", help="do not wait for simulations; learn when they come"
     )
+    parser.add_argument("--budget", type=float, help="credits for the whole run [no limit]")
     parser.add_argument("--results", type=Path, default=HERE / "results")
     parser.add_argument(
         "--server-python", default=sys.executable, help="interpreter with verifier-service[all]"
