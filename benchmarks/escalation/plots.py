@@ -29,7 +29,7 @@ def draw(cells: Sequence[Cell], folder: Path) -> list[Path]:
     except ImportError as error:
         raise ImportError("plots need matplotlib: pip install matplotlib, or pass --no-plots") from error
     matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "escalation"
+    matplotlib.rcParams |= {"svg.hashsalt": "escalation", "svg.fonttype": "none"}
     from matplotlib import pyplot
 
     written: list[Path] = []
