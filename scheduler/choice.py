@@ -8,17 +8,19 @@ the advantage objective every purchase lowers what its group's other members can
 never rise, hence stale ones are recomputed only when they come to the front (Minoux 1978).
 
 Nothing is taken whose density does not exceed the price. The outlay of what is taken never exceeds the
-budget. Raising one purchase's cost never brings it forward. The order of rows does not matter; equals
-are decided by key, then by level.
+budget. Raising one purchase's cost never brings it forward; under discovery, where a cheap level's outlay
+holds what it may lead to, that is said of its density, not of which level of one candidate replaces which.
+The order of rows does not matter; equals are decided by key, then by level.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from itertools import chain
 
 import numpy as np
 
@@ -132,7 +134,7 @@ class _Greedy:
         self.rate = np.maximum(budgets.price, _FREE) if several else np.ones(1)
         self.threshold = 1.0 if several else float(budgets.price[0])
         self.utilities = found.utilities(pool.group)
-        self.priced = np.maximum(found.outlay * self.rate[budgets.resource], _FREE)
+        self.priced = np.maximum(found.outlay, _FREE) * self.rate[budgets.resource]
         self.densities = self.utilities / self.priced
         self.open = np.isfinite(pool.costs) & (self.utilities > 0.0) & (self.densities > self.threshold)
         self.waiting = self.open.sum(axis=1).tolist()
@@ -165,8 +167,17 @@ class _Greedy:
                 self._renew(stale, row, level, group[row])
             else:
                 self._buy(row, level, group[row], -action[0])
-        self.bound |= bool(stale) or at < len(block) or any(blocks)
+        self._turn_away(chain(stale, block[at:], chain.from_iterable(blocks)), group)
         return self._answer()
+
+    def _turn_away(self, rest: Iterable[Action], group: list[int]) -> None:
+        """No budget is left for these: those that are still worth the price were turned away."""
+        for _, row, level, token in rest:
+            fresh = token == self.state[group[row]] * _TOKENS + self.chosen[row] + 1
+            if fresh or self._marginal(row, level, group[row]) is not None:
+                self.bound = True
+            else:
+                self.waiting[row] -= 1
 
     def _sorted(self) -> Iterator[list[Action]]:
         """Open purchases by density, then key, then level, in blocks."""
@@ -183,6 +194,8 @@ class _Greedy:
     def _least(self) -> float:
         """A lower bound on what any purchase or replacement draws."""
         outlays = np.where(self.open, self.found.outlay, np.inf)
+        if (outlays <= 0.0).any():
+            return 0.0
         with np.errstate(invalid="ignore"):
             steps = np.diff(np.sort(outlays, axis=1), axis=1, prepend=0.0) if outlays.size else outlays
             return float(np.min(steps, where=steps > 0.0, initial=np.inf))
@@ -195,8 +208,8 @@ class _Greedy:
         if not self.repricing:
             return fixed
         total = max(found.total.item(group), _FREE)
-        base = self.spread[group] - self._risen(row)
-        rise = math.sqrt((base + found.rise.item(at)) / total) - math.sqrt(max(base, 0.0) / total)
+        base = max(self.spread[group] - self._risen(row), 0.0)
+        rise = math.sqrt((base + found.rise.item(at)) / total) - math.sqrt(base / total)
         return fixed + found.factor.item(at) * rise
 
     def _risen(self, row: int) -> float:
@@ -205,6 +218,15 @@ class _Greedy:
 
     def _renew(self, stale: list[Action], row: int, level: int, group: int) -> None:
         """Put the action back at its present density, or drop it where that is not worth the price."""
+        density = self._marginal(row, level, group)
+        if density is None:
+            self.waiting[row] -= 1
+            return
+        token = self.state[group] * _TOKENS + self.chosen[row] + 1
+        heapq.heappush(stale, (-density, row, level, token))
+
+    def _marginal(self, row: int, level: int, group: int) -> float | None:
+        """Present density over what the candidate has; ``None`` where that is not worth the price."""
         now = self.chosen[row]
         utility = self._utility(row, level, group)
         outlay = self.priced.item(row * self.pool.levels + level)
@@ -212,10 +234,8 @@ class _Greedy:
             utility -= self._utility(row, now, group)
             outlay -= self.priced.item(row * self.pool.levels + now)
         if utility <= 0.0 or outlay <= 0.0 or utility <= self.threshold * outlay:
-            self.waiting[row] -= 1
-            return
-        token = self.state[group] * _TOKENS + now + 1
-        heapq.heappush(stale, (-utility / outlay, row, level, token))
+            return None
+        return utility / outlay
 
     def _buy(self, row: int, level: int, group: int, density: float) -> None:
         """Reserve the outlay if it fits; a replaced purchase is given back."""
@@ -237,6 +257,14 @@ class _Greedy:
         marginal = density * self.rate.item(resource)
         self.bought[row] = place, marginal
         self.last[resource] = marginal
+
+    def _spent(self) -> Floats:
+        """Per budget. Not the difference to what is left, of which there may be infinitely much."""
+        rows = np.array(list(self.bought), np.int64)
+        levels = np.array([self.chosen[row] for row in self.bought], np.int64)
+        spent = np.zeros(len(self.left))
+        np.add.at(spent, self.budgets.resource[levels], self.found.outlay[rows, levels])
+        return spent
 
     def _answer(self) -> Choice:
         n = self.pool.mean.size
@@ -272,7 +300,7 @@ class _Greedy:
             density=density,
             order=order,
             verdict=verdict,
-            spent=self.budgets.left - np.array(self.left),
+            spent=self._spent(),
             last_density=np.array(self.last),
             bound=self.bound,
         )

@@ -115,7 +115,7 @@ def discovery(pool: Pool, reward: Rewards, edge: float) -> Gains:
     top = pool.levels - 1
     fixed, outlay = np.zeros(pool.costs.shape), pool.costs.copy()
     loss = misplaced(reward.expected, reward.variance, edge)
-    for j in range(pool.levels):
+    for j in reversed(range(pool.levels)):
         rows = np.flatnonzero(reward.resolved[:, j] > 0.0)
         resolved = reward.resolved[rows, j]
         left = reward.variance[rows] - resolved
@@ -127,7 +127,9 @@ def discovery(pool: Pool, reward: Rewards, edge: float) -> Gains:
         if j < top:
             still = reward.resolved[rows, top] - resolved
             share = np.clip(still / np.maximum(left, _TINY), 0.0, 1.0)
-            fixed[rows, j], outlay[rows, j] = _index(first, pool.costs[rows, j], later * share, onward)
+            most = np.maximum(fixed[rows, top], first)
+            found = _index(first, pool.costs[rows, j], later * share, onward, most)
+            fixed[rows, j], outlay[rows, j] = found
     return _fixed(pool, fixed * _weights(pool), outlay)
 
 
@@ -166,18 +168,21 @@ def scales_of(pool: Pool, reward: Rewards, edge: float) -> Scales:
     )
 
 
-def _index(first: Floats, cost: Floats, later: Floats, onward: Floats) -> tuple[Floats, Floats]:
+def _index(
+    first: Floats, cost: Floats, later: Floats, onward: Floats, most: Floats
+) -> tuple[Floats, Floats]:
     """Loss avoided and outlay at the best ratio, over going on after the m most open of the results.
 
-    ``first``, ``cost``, ``onward`` (n,); ``later`` (9, n): what going on would avoid at each node. The
-    best ratio falls if either cost rises, as every one of the ratios does.
+    ``first``, ``cost``, ``onward`` (n,); ``later`` (9, n): what going on would avoid at each node; ``most``
+    (n,): what the truth avoids, which no way to it can exceed. The best ratio falls if either cost rises,
+    as every one of the ratios does.
     """
     order = np.argsort(-later, axis=0, kind="stable")
     mass = np.broadcast_to(hermite(np.zeros(1), np.zeros(1))[1], later.shape)
     mass = np.take_along_axis(mass, order, axis=0)
     gained = np.cumsum(mass * np.take_along_axis(later, order, axis=0), axis=0)
     affordable = np.where(np.isfinite(onward), onward, 0.0)
-    avoided = np.vstack([first, first + np.where(np.isfinite(onward), gained, 0.0)])
+    avoided = np.vstack([first, np.minimum(first + np.where(np.isfinite(onward), gained, 0.0), most)])
     outlay = np.vstack([cost, cost + affordable * np.cumsum(mass, axis=0)])
     ratio = avoided / np.maximum(outlay, _TINY)
     best = np.argmax(ratio, axis=0)[None, :]

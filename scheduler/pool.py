@@ -49,8 +49,14 @@ class Pool:
             raise _invalid("means and variances are finite")
         if (self.variance < 0).any() or not (self.costs >= 0).all() or not (self.multiplicity > 0).all():
             raise _invalid("variances and costs are not negative, multiplicities positive")
+        if not (self.after >= 0).all() or not np.isfinite(self.multiplicity).all():
+            raise _invalid("variances afterwards are not negative, multiplicities finite")
+        if not ((self.freshness >= 0) & (self.freshness <= 1)).all():
+            raise _invalid("freshness lies between 0 and 1")
         if (self.group < 0).any():
             raise _invalid("groups are numbered from 0")
+        if np.unique(self.key).size < n:
+            raise _invalid("keys are distinct")
 
     @classmethod
     def of(

@@ -19,9 +19,19 @@ from verifier_service.domain.ladders import (
     WindowUtility,
 )
 
-Segment = tuple[float, float, float, float]  # from, to, intercept, slope
+Segment = tuple[float, float, float, float]  # from, to, value at either end
 NODES = 513
 REACH_SD = 8.0
+# A segment narrower than this part of an sd is summed at five Gauss-Legendre nodes: there the partial
+# moments cancel.
+NARROW = 0.01
+_INNER, _OUTER = (math.sqrt(5 - 2 * math.sqrt(10 / 7)) / 3, math.sqrt(5 + 2 * math.sqrt(10 / 7)) / 3)
+_LIGHT, _HEAVY = ((322 - 13 * math.sqrt(70)) / 1800, (322 + 13 * math.sqrt(70)) / 1800)
+LEGENDRE = (
+    (0.5, 64 / 225),
+    *((0.5 + side * 0.5 * _INNER, _HEAVY) for side in (-1, 1)),
+    *((0.5 + side * 0.5 * _OUTER, _LIGHT) for side in (-1, 1)),
+)
 Z90 = 1.6448536269514722
 
 
@@ -29,9 +39,10 @@ def utility_at(utility: Utility, value: float) -> float:
     """u(value), in [0, 1]."""
     if isinstance(utility, SigmoidUtility):
         return _sigmoid((value - utility.midpoint) / utility.scale)
-    for start, end, intercept, slope in _segments(utility):
+    for start, end, first, last in _segments(utility):
         if start <= value <= end:
-            return min(1.0, max(0.0, intercept + slope * value))
+            share = 0.0 if first == last or start == end else (value - start) / (end - start)
+            return min(1.0, max(0.0, first + (last - first) * share))
     return 0.0
 
 
@@ -75,21 +86,19 @@ def _segments(utility: Utility) -> Iterator[Segment]:
     """Pieces on which the utility is linear; it is 0 outside all of them."""
     inf = math.inf
     if isinstance(utility, WindowUtility):
-        slope = 1.0 / utility.softness
-        yield utility.low, utility.high, 1.0, 0.0
-        yield utility.low - utility.softness, utility.low, 1.0 - utility.low * slope, slope
-        yield utility.high, utility.high + utility.softness, 1.0 + utility.high * slope, -slope
+        yield utility.low, utility.high, 1.0, 1.0
+        yield utility.low - utility.softness, utility.low, 0.0, 1.0
+        yield utility.high, utility.high + utility.softness, 1.0, 0.0
     elif isinstance(utility, ThresholdUtility):
         above = utility.direction == "above"
-        yield (utility.at, inf, 1.0, 0.0) if above else (-inf, utility.at, 1.0, 0.0)
+        yield (utility.at, inf, 1.0, 1.0) if above else (-inf, utility.at, 1.0, 1.0)
     elif isinstance(utility, LinearUtility):
-        if utility.zero == utility.one:
-            yield utility.one, inf, 1.0, 0.0
-            return
-        slope = 1.0 / (utility.one - utility.zero)
-        low, high = sorted((utility.zero, utility.one))
-        yield low, high, -utility.zero * slope, slope
-        yield (high, inf, 1.0, 0.0) if slope > 0 else (-inf, low, 1.0, 0.0)
+        if utility.zero < utility.one:
+            yield utility.zero, utility.one, 0.0, 1.0
+            yield utility.one, inf, 1.0, 1.0
+        else:
+            yield utility.one, utility.zero, 1.0, 0.0
+            yield -inf, utility.one, 1.0, 1.0
 
 
 def _knots(utility: Utility) -> list[float]:
@@ -101,12 +110,21 @@ def _knots(utility: Utility) -> list[float]:
 
 def _exact(utility: Utility, mean: float, sd: float) -> tuple[float, float]:
     first = second = 0.0
-    for start, end, intercept, slope in _segments(utility):
-        m0, m1, m2 = _partial_moments((start - mean) / sd, (end - mean) / sd)
-        a = intercept + slope * mean
-        b = slope * sd
-        first += a * m0 + b * m1
-        second += a * a * m0 + 2 * a * b * m1 + b * b * m2
+    for start, end, at_start, at_end in _segments(utility):
+        low, high = (start - mean) / sd, (end - mean) / sd
+        if high - low < NARROW:
+            for node, weight in LEGENDRE:
+                mass = weight * (high - low) * _density(low + node * (high - low))
+                value = at_start + (at_end - at_start) * node
+                first, second = first + mass * value, second + mass * value * value
+            continue
+        m0, m1, m2 = _partial_moments(low, high)
+        slope = 0.0 if at_start == at_end else (at_end - at_start) / (end - start)
+        if not m0 <= 0.0:
+            a = at_start + (slope * (mean - start) if slope else 0.0)
+            b = slope * sd
+            first += a * m0 + b * m1
+            second += a * a * m0 + 2 * a * b * m1 + b * b * m2
     return first, second
 
 

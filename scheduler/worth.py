@@ -31,13 +31,15 @@ from verifier_service.domain.ladders import (
 
 Floats = NDArray[np.float64]
 Moments = tuple[Floats, Floats]
-Segment = tuple[float, float, float, float]  # from, to, intercept, slope
+Segment = tuple[float, float, float, float]  # from, to, value at either end
 
 HERMITE_NODES = 9
 _NODES, _RAW_WEIGHTS = np.polynomial.hermite_e.hermegauss(HERMITE_NODES)
 _WEIGHTS = _RAW_WEIGHTS / _RAW_WEIGHTS.sum()
 _NORMAL_STEP, _NORMAL_REACH = 0.25, 8.0
 _LOGISTIC_STEP, _LOGISTIC_REACH = 0.5, 30.0
+_NARROW = 0.01
+_LEGENDRE_NODES, _LEGENDRE_WEIGHTS = np.polynomial.legendre.leggauss(5)
 _CHUNK = 16_384
 _TINY = 1e-300
 
@@ -131,44 +133,72 @@ def _segments(utility: Utility) -> list[Segment]:
     """Pieces on which the utility is linear; it is 0 outside all of them."""
     inf = np.inf
     if isinstance(utility, WindowUtility):
-        low, high, slope = utility.low, utility.high, 1.0 / utility.softness
-        return [
-            (low, high, 1.0, 0.0),
-            (low - utility.softness, low, 1.0 - low * slope, slope),
-            (high, high + utility.softness, 1.0 + high * slope, -slope),
-        ]
+        low, high, softness = utility.low, utility.high, utility.softness
+        return [(low, high, 1.0, 1.0), (low - softness, low, 0.0, 1.0), (high, high + softness, 1.0, 0.0)]
     if isinstance(utility, ThresholdUtility):
         above = utility.direction == "above"
-        return [(utility.at, inf, 1.0, 0.0)] if above else [(-inf, utility.at, 1.0, 0.0)]
+        return [(utility.at, inf, 1.0, 1.0)] if above else [(-inf, utility.at, 1.0, 1.0)]
     if isinstance(utility, LinearUtility):
-        slope = 1.0 / (utility.one - utility.zero)
-        low, high = sorted((utility.zero, utility.one))
-        ramp = (low, high, -utility.zero * slope, slope)
-        return [ramp, (high, inf, 1.0, 0.0) if slope > 0 else (-inf, low, 1.0, 0.0)]
+        if utility.zero < utility.one:
+            return [(utility.zero, utility.one, 0.0, 1.0), (utility.one, inf, 1.0, 1.0)]
+        return [(utility.one, utility.zero, 1.0, 0.0), (-inf, utility.one, 1.0, 1.0)]
     raise TypeError(f"not piecewise linear: {utility.kind}")
+
+
+def _slope(segment: Segment) -> float:
+    start, end, first, last = segment
+    return 0.0 if first == last or start == end else (last - first) / (end - start)
 
 
 def _piecewise(utility: Utility, mean: Floats, sd: Floats) -> Moments:
     first, second = np.zeros_like(mean), np.zeros_like(mean)
     known = sd <= 0.0
     scale = np.where(known, 1.0, sd)
-    for start, end, intercept, slope in _segments(utility):
-        low, high = (start - mean) / scale, (end - mean) / scale
-        p_low, p_high = _density(low), _density(high)
-        m0 = _mass(low, high)
-        m1 = p_low - p_high
-        m2 = m0 + _edge(low, p_low) - _edge(high, p_high)
-        a, b = intercept + slope * mean, slope * scale
-        first += np.where(known, 0.0, a * m0 + b * m1)
-        second += np.where(known, 0.0, a * a * m0 + 2 * a * b * m1 + b * b * m2)
+    for segment in _segments(utility):
+        low, high = (segment[0] - mean) / scale, (segment[1] - mean) / scale
+        narrow = (high - low < _NARROW) & ~known
+        wide = ~narrow & ~known
+        first[wide], second[wide] = np.add(
+            (first[wide], second[wide]), _exact(segment, mean[wide], scale[wide], low[wide], high[wide])
+        )
+        first[narrow], second[narrow] = np.add(
+            (first[narrow], second[narrow]), _summed(segment, low[narrow], high[narrow])
+        )
     first = np.where(known, _value(utility, mean), first)
     return first, np.where(known, first * first, second)
 
 
+def _exact(segment: Segment, mean: Floats, scale: Floats, low: Floats, high: Floats) -> Moments:
+    """A segment's part of E u and E u^2, by partial moments."""
+    p_low, p_high = _density(low), _density(high)
+    m0 = _mass(low, high)
+    there = ~(m0 <= 0.0)  # elsewhere, zero times a huge value would not be a number
+    m1 = p_low - p_high
+    m2 = m0 + _edge(low, p_low) - _edge(high, p_high)
+    slope = _slope(segment)
+    a = segment[2] + (slope * (np.where(there, mean, segment[0]) - segment[0]) if slope else 0.0)
+    b = slope * scale
+    return (
+        np.where(there, a * m0 + b * m1, 0.0),
+        np.where(there, a * a * m0 + 2 * a * b * m1 + b * b * m2, 0.0),
+    )
+
+
+def _summed(segment: Segment, low: Floats, high: Floats) -> Moments:
+    """The same where the belief is much wider than the segment and the partial moments cancel."""
+    at = 0.5 * (1.0 + _LEGENDRE_NODES[:, None])
+    mass = 0.5 * _LEGENDRE_WEIGHTS[:, None] * (high - low) * _density(low + at * (high - low))
+    value = segment[2] + (segment[3] - segment[2]) * at
+    return (mass * value).sum(axis=0), (mass * value * value).sum(axis=0)
+
+
 def _value(utility: Utility, at: Floats) -> Floats:
     found = np.zeros_like(at)
-    for start, end, intercept, slope in _segments(utility):
-        found = np.where((start <= at) & (at <= end), np.maximum(found, intercept + slope * at), found)
+    for segment in _segments(utility):
+        start, end, first, _ = segment
+        inside, slope = (start <= at) & (at <= end), _slope(segment)
+        value = first + (slope * (np.where(inside, at, start) - start) if slope else 0.0)
+        found = np.where(inside, np.maximum(found, value), found)
     return np.clip(found, 0.0, 1.0)
 
 
@@ -202,11 +232,12 @@ def _threshold_resolvable(
     bivariate probability follows from Owen's T function (Owen 1956, equation 2.1 with h = k).
     """
     sd = np.sqrt(np.maximum(variance, _TINY))
-    h = (mean - utility.at) / sd
+    with np.errstate(over="ignore"):
+        h = (mean - utility.at) / sd
     share = np.where(variance > 0.0, 1.0 - after / np.maximum(variance, _TINY), 0.0)
     one = ndtr(h)
     both = one - 2.0 * owens_t(h, np.sqrt((1.0 - share) / (1.0 + share)))
-    return np.where(variance > 0.0, np.maximum(both - one * one, 0.0), 0.0)
+    return np.where(variance > after, np.maximum(both - one * one, 0.0), 0.0)
 
 
 def _mass(low: Floats, high: Floats) -> Floats:
