@@ -1,11 +1,12 @@
 """The demo's molecules with a quarter of the money: how much of the group advantages is left?
 
-    python -m benchmarks.live_quarter [--share 0.25] [--groups 12]
+    python -m benchmarks.live_quarter [--share 0.25] [--groups 12] [--out FILE]
 
 Runs the real service with real calculations: once everything at high fidelity, then the shipped ladder with
 ``share`` of what that cost, then GFN2-xTB with its map alone. Prints, over the valid candidates whose
 outcome at the top lies strictly between 0 and 1, the correlation of their group advantages (reward minus
-the mean of the group's valid members) with those at the top, and what was spent. Minutes to half an hour.
+the mean of the group's valid members) with those at the top, and what was spent. ``--out`` keeps every
+candidate's outcomes. Minutes to half an hour.
 """
 
 from __future__ import annotations
@@ -90,6 +91,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--share", type=float, default=0.25)
     parser.add_argument("--groups", type=int, default=12)
+    parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     unique = {line["id"]: line for line in recorded(arguments.groups) if line.get("answer") is not None}
     lines = list(unique.values())
@@ -113,6 +115,9 @@ def main() -> None:
     inside = np.array(
         [0.0 < (found["top"][line["id"]].outcome or 0.0) < 1.0 for line in lines if line["id"] in valid]
     )
+    if arguments.out is not None:
+        kept = [{"id": line["id"], "group": line["group"], **_kept(found, line["id"])} for line in lines]
+        arguments.out.write_text(json.dumps({"spent": spent, "candidates": kept}, indent=1) + "\n")
     truth = advantages(found["top"], lines, valid)[inside]
     print(f"{len(valid)} valid of {len(lines)} candidates, {inside.sum()} strictly between 0 and 1")
     for name in ("top", "quarter", "cheap"):
@@ -121,6 +126,20 @@ def main() -> None:
         print(
             f"{name:8s} r {r:.3f}  {spent[name]:.5f} credits ({spent[name] / spent['top']:.0%} of the top)"
         )
+
+
+def _kept(found: dict[str, dict[str, RewardRecord]], name: str) -> dict[str, Any]:
+    """Outcome, standard deviation, tier and cost of one candidate in every run."""
+    return {
+        run: {
+            "outcome": records[name].outcome,
+            "sd": None if records[name].variance is None else records[name].variance ** 0.5,
+            "tier": records[name].tier,
+            "credits": records[name].credits,
+        }
+        for run, records in found.items()
+        if name in records
+    }
 
 
 if __name__ == "__main__":

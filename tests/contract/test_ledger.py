@@ -96,8 +96,8 @@ def test_only_the_payer_of_a_running_check_reserves(store: SqlStore) -> None:
     assert money(store) == (1.0, 0.0)
 
 
-def test_an_end_charges_at_most_the_reservation_and_refunds_the_rest(store: SqlStore) -> None:
-    prepare(store, compute=20.0)
+def test_an_end_charges_what_was_taken_and_refunds_the_rest(store: SqlStore) -> None:
+    prepare(store, compute=22.0)
     ensure(store, *[check(key) for key in "abcd"])
     a, b, c, d = claims = claim(store)
     with store.begin() as tx:
@@ -109,9 +109,26 @@ def test_an_end_charges_at_most_the_reservation_and_refunds_the_rest(store: SqlS
         failure(c, CheckState.FAILED, credits=1.0),
         failure(d, credits=0.5, spend_attempt=False),
     )
-    assert money(store) == (0.0, 8.5)
+    assert money(store) == (0.0, 10.5)
     with store.read() as tx:
-        assert [tx.checks.view(one.pk).credits for one in claims] == [2.0, 5.0, 1.0, 0.5]
+        assert [tx.checks.view(one.pk).credits for one in claims] == [2.0, 7.0, 1.0, 0.5]
+
+
+def test_beyond_its_reservation_an_attempt_is_charged_as_far_as_the_budget_goes(store: SqlStore) -> None:
+    """What others have reserved is theirs; what ends together gives back first."""
+    prepare(store, compute=10.0)
+    ensure(store, *[check(key) for key in "abc"])
+    a, b, c = claim(store)
+    with store.begin() as tx:
+        tx.ledger.reserve([reservation(a.pk, 2.0), reservation(b.pk, 2.0), reservation(c.pk, 3.0)])
+    complete(store, success(a, 9.0), failure(b, credits=0.0))
+    assert money(store) == (3.0, 7.0)
+    with store.read() as tx:
+        assert [tx.checks.view(one.pk).credits for one in (a, b)] == [7.0, 0.0]
+        [attempt] = tx.checks.histories([a.pk])[a.pk].attempts
+    assert attempt.credits == 7.0
+    complete(store, success(c, 50.0))
+    assert money(store) == (0.0, 10.0)
 
 
 def test_credits_add_up_over_attempts(store: SqlStore) -> None:

@@ -15,6 +15,7 @@ from verifier_service.domain.errors import Conflict
 from verifier_service.domain.evidence import Failure, Finding, Measurement, Tier, Verdict
 from verifier_service.domain.ladders import LadderSpec
 from verifier_service.domain.ports.execution import Done, Released
+from verifier_service.domain.pricing import QUICK_MOST_S
 from verifier_service.domain.reviews import ReviewDecision
 from verifier_service.domain.rewards import RewardCode, RewardReason
 from verifier_service.domain.runs import Budgets, RunSpec, RunState
@@ -229,15 +230,23 @@ def test_a_budget_that_is_raised_brings_back_what_it_could_not_pay(told: Story) 
 
 
 def test_two_checks_on_a_budget_for_one_take_turns(told: Story) -> None:
-    # One time limit of the fast verifiers and a bit: the second must not be cut to that bit.
-    info = told.service.catalog.verifier("molecule.identify")
-    one = told.service.tariff.credits(_cpu(info.limits.time_s))
+    # What a quick check reserves and a bit: the second must not be cut to that bit.
+    one = told.service.tariff.credits(_cpu(QUICK_MOST_S))
     told.put_run("r", compute=1.05 * one)
     told.submit("r", {"id": "a", "answer": "CCO"}, {"id": "b", "answer": "CCN"})
     taken = told.service.take(Tier.FAST, 10, "embedded/test")
     assert len(taken.jobs) == 1
     assert not taken.cut
     told.service.report("embedded/test", taken, [Released(id=taken.jobs[0].id, note="closing")])
+
+
+def test_a_small_budget_keeps_no_check_waiting_for_another(told: Story) -> None:
+    """A budget of one time limit pays for a batch: who runs reserves what it may take, not its limit."""
+    info = told.service.catalog.verifier("molecule.identify")
+    told.put_run("r", compute=told.service.tariff.credits(_cpu(info.limits.time_s)))
+    assert info.limits.time_s >= 8 * QUICK_MOST_S
+    told.submit("r", *({"id": f"t{at}", "answer": "C" * (at + 1)} for at in range(8)))
+    assert len(told.service.take(Tier.FAST, 64, "embedded/test").jobs) >= 8
 
 
 def _cpu(seconds: float) -> Any:

@@ -18,7 +18,8 @@ class Completion:
     """The end of one attempt, as its lease holder reports it.
 
     ``state`` succeeded carries ``evidence``; failed and queued carry ``failure``; queued with
-    ``spend_attempt`` false is a release. ``credits`` is what is charged, at most what was reserved.
+    ``spend_attempt`` false is a release. ``credits`` is what is charged, beyond what was reserved
+    as far as the budget goes.
     ``ran`` is what the history of attempts says of it; with ``attempted`` false it says nothing, because
     the claim was given back before anything was tried.
     """

@@ -19,6 +19,9 @@ from verifier_service.domain.records import JsonObject
 from verifier_service.domain.verifiers import CheckInput, VerifierInfo, expected_cost
 
 QUICK_S = 0.02  # of CPU: what takes less has no price worth learning
+QUICK_MOST_S = 0.5
+QUICK_FACTOR = 25.0
+CAUTION = 2.0
 
 
 def is_priced(info: VerifierInfo) -> bool:
@@ -49,6 +52,20 @@ class Pricing:
         if is_priced(self.catalog.verifier(claim.verifier)):
             item = CheckInput.model_validate_json(claim.item)
         return self.tariff.credits(self._cost(claim.verifier, claim.params, claim.method, item))
+
+    def most_of_claim(self, claim: Claim) -> float:
+        """Credits that an attempt at a claimed check hardly ever exceeds: twice the 95 % quantile where its
+        price is learned, else what a check that is quick by its declaration may take. Never more than the
+        time limit costs. Raises ``NotFound`` for an unknown verifier."""
+        info = self.catalog.verifier(claim.verifier)
+        if not is_priced(info):
+            most = max(QUICK_MOST_S, QUICK_FACTOR * expected_cost(info, claim.params).cpu_s)
+        else:
+            item = CheckInput.model_validate_json(claim.item)
+            size = self.catalog.size(claim.verifier, claim.params, item)
+            fit = None if claim.method is None else self.fits.get(claim.method)
+            most = CAUTION * self.model.predict(info, size, fit).upper()
+        return self.tariff.credits(Cost(cpu_s=min(info.limits.time_s, most)))
 
     def _cost(self, verifier: str, params: JsonObject, method: str | None, item: CheckInput | None) -> Cost:
         info = self.catalog.verifier(verifier)

@@ -6,7 +6,7 @@ Every end releases the check's reservation and charges its payer in the same tra
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Row, Select, func, select, update
 
@@ -58,6 +58,15 @@ ATTEMPT = select(
 _HELD = ATTEMPT.where(sql(tables.RUNNING), _checks.c.lease_until >= 0.0)
 
 
+class Beyond(NamedTuple):
+    """Credits that an attempt took beyond its reservation, its row, and that of its history if there is."""
+
+    account: AccountKey
+    credits: float
+    row: dict[str, Any]
+    logged: dict[str, Any] | None
+
+
 class Ends:
     """The ends of several attempts, written together: checks first, then the accounts they touch."""
 
@@ -66,6 +75,7 @@ class Ends:
         self._rows: list[dict[str, Any]] = []
         self._history: list[dict[str, Any]] = []
         self._movements = Movements()
+        self._beyond: list[Beyond] = []
 
     def add(
         self,
@@ -109,6 +119,11 @@ class Ends:
             }
         )
 
+        if credits > attempt.reserved and attempt.state == CheckState.RUNNING:
+            logged = next((one for one in self._history[-1:] if one["check_pk"] == attempt.pk), None)
+            key = (attempt.payer, attempt.account)
+            self._beyond.append(Beyond(key, credits - attempt.reserved, self._rows[-1], logged))
+
     def accounts(self) -> list[AccountKey]:
         """The accounts that ``write`` changes."""
         return self._movements.accounts()
@@ -116,10 +131,28 @@ class Ends:
     def write(self) -> list[int]:
         """Apply everything; returns the pks that ended."""
         ended = {"reserved": 0.0, "lease_owner": None, "lease_until": None}
+        if self._beyond:
+            self._charge_beyond()
         update_each(self._db, _checks, self._rows, adding=["spent"], **ended)
         attempts.write(self._db, self._history)
         self._movements.apply(self._db)
         return [row["pk"] for row in self._rows]
+
+    def _charge_beyond(self) -> None:
+        """What attempts took beyond their reservations is charged as far as the accounts go."""
+        accounts = locked_accounts(self._db, self._movements.accounts())
+        left = {key: account.available for key, account in accounts.items()}
+        for key in accounts:
+            moved = self._movements.of(key)
+            left[key] -= moved.reserved + moved.spent
+        for one in self._beyond:
+            extra = min(one.credits, max(left.get(one.account, 0.0), 0.0))
+            if extra > 0.0:
+                left[one.account] -= extra
+                self._movements.add(*one.account, spent=extra)
+                one.row["spent"] += extra
+                if one.logged is not None:
+                    one.logged["credits"] += extra
 
 
 class Endings:

@@ -46,6 +46,10 @@ class Movements:
         """The accounts that change."""
         return list(self._of)
 
+    def of(self, account: AccountKey) -> Movement:
+        """What changes on one of them."""
+        return self._of[account]
+
     def apply(self, database: Database) -> None:
         """Write them, locking the accounts in order."""
         for (run, kind), movement in sorted(self._of.items()):

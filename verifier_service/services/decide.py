@@ -140,7 +140,7 @@ def _is_new(answer: Answer) -> bool:
     """Whether it says anything that the log has not: what is held is looked at again all the time."""
     decision = answer.decision
     before = answer.case.standing.decision
-    if decision.action != "hold" or before is None or not before.startswith(f"{decision.code}:"):
+    if decision.action != "hold" or before is None:
         return True
     tiers = {demand.tier for demand in answer.case.demands if demand.state is DemandState.HELD}
     return decision.tier not in tiers

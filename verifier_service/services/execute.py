@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from verifier_service.domain.attempts import completion_of, job_id, job_of, noted
 from verifier_service.domain.checks import Claim, Completion, Reservation
 from verifier_service.domain.errors import NotFound
-from verifier_service.domain.evidence import WORKED_TIERS, Cost, Failure, Tier
+from verifier_service.domain.evidence import WORKED_TIERS, Failure, Tier
 from verifier_service.domain.planning import current_method, here
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.costs import CostModel
@@ -68,7 +68,7 @@ def take(
     without: Collection[str] = (),
     only: Collection[Kind] | None = None,
 ) -> Taken:
-    """Claim the best ready checks of a tier and reserve the price of their time limits.
+    """Claim the best ready checks of a tier and reserve what each hardly ever exceeds.
 
     A reservation is cut to what the budget covers, and the time limit with it; what the budget cannot
     cover at all is not run: it waits while other work of its payer may still refund a reservation, and
@@ -141,10 +141,10 @@ def _reservations(tx: Transaction, pricing: Pricing, claims: Sequence[Claim]) ->
 
 
 def _reservation(pricing: Pricing, claim: Claim) -> Reservation:
-    """Less than what it is expected to cost makes no sense."""
-    limits = pricing.catalog.verifier(claim.verifier).limits
+    """Less than what it is expected to cost makes no sense; and whoever reserves whole time limits keeps a
+    small budget from everybody else while one check runs."""
     least = pricing.of_claim(claim)
-    wanted = least if claim.external else pricing.tariff.credits(Cost(cpu_s=limits.time_s))
+    wanted = least if claim.external else pricing.most_of_claim(claim)
     return Reservation(
         pk=claim.pk,
         project=claim.project,

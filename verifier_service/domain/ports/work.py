@@ -79,8 +79,8 @@ class Checks(Protocol):
         Stale completions change nothing and are counted; the cost of a cancelled attempt is still charged,
         as far as the payer's budget goes. Every attempt gets its one row of history, unless it says that
         nothing was attempted. A queued completion past ``max_attempts``
-        becomes failed with its failure. Releases what was reserved and charges ``credits`` (at most
-        the reservation) to the payer.
+        becomes failed with its failure. Releases what was reserved and charges ``credits`` to the payer,
+        beyond the reservation as far as the budget goes.
         """
         ...
 
