@@ -267,3 +267,22 @@ def test_what_was_learned_from_a_verifier_that_was_wrong_is_forgotten(told: Stor
     told.submit("second", *items(8, seed=2))
     told.fast()
     assert all(record.reward is None for record in told.feed("second")), "features alone say nothing now"
+
+
+def test_what_is_known_of_a_candidate_costs_nothing_more(told: Story) -> None:
+    """Another trajectory, in another run, with the same candidate: its truth is quoted at nothing."""
+    first, other = ({**item, "group": None} for item in items(2))
+    told.submit("before", first)
+    told.rest(60)
+    assert told.latest("before", first["id"]).tier is Tier.HIGH_FIDELITY
+    told.put_run("r", compute=30 * TRUTH_CREDITS)
+    again = first | {"id": "again", "problem": {"prompt": "the same in other words"}}
+    told.submit("r", again, other)
+    told.rest(60)
+    for name, free in (("again", True), (other["id"], False)):
+        assert told.latest("r", name).tier is Tier.HIGH_FIDELITY
+        assert (told.latest("r", name).credits < 0.1 * TRUTH_CREDITS) is free
+        with told.service.store.read() as tx:
+            lines = tx.decisions.of_trajectory(told.standing("r", name).pk)
+        assert {line.cost == 0.0 for line in lines if line.action == "request"} == {free}
+    assert told.latest("r", "again").reward == told.latest("before", first["id"]).reward

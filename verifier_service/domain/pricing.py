@@ -104,13 +104,17 @@ class Pricing:
 
 @dataclass(frozen=True, slots=True)
 class Quotes:
-    """Prices for the cases of one decision; ``bodies`` of those that need one, by trajectory."""
+    """Prices for the cases of one decision; ``bodies`` of those that need one, by trajectory; ``known``:
+    rungs, as trajectory and path, whose evidence is at hand."""
 
     pricing: Pricing
     bodies: Mapping[int, Body] = field(default_factory=dict)
+    known: frozenset[tuple[int, str]] = frozenset()
 
     def of(self, case: Case, rung: Rung) -> float:
         """Expected credits of one check of a rung for a case."""
+        if (case.standing.pk, rung.path) in self.known:
+            return 0.0
         body = self.bodies.get(case.standing.pk)
         return self.pricing.credits(rung, case_item(case.standing, case.ladder.spec.candidate, body))
 

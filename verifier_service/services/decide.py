@@ -92,7 +92,7 @@ def decide(
     if not cases:
         return Decisions(pks=(), woken=frozenset())
     now = tx.now()
-    quotes = _quotes(tx, catalog, minds, cases)
+    quotes = _quotes(tx, catalog, minds, stored, cases)
     asked = [_policy_case(tx, catalog, minds, quotes, case, now) for case in cases]
     verdicts = minds.policy.decide(_view(tx, stored, cases, now), asked)
     if verdicts.pacing != stored.pacing:
@@ -176,14 +176,46 @@ def _view(tx: Transaction, stored: Run, cases: Sequence[Case], now: float) -> Ru
     )
 
 
-def _quotes(tx: Transaction, catalog: Catalog, minds: Minds, cases: Sequence[Case]) -> Quotes:
+def _quotes(tx: Transaction, catalog: Catalog, minds: Minds, stored: Run, cases: Sequence[Case]) -> Quotes:
     """Prices for these cases. What they cost depends on their size: bodies are read where nothing else says
-    it."""
+    it. Where credits are limited, what is known of a candidate already costs nothing."""
     pricing = Pricing(catalog, minds.tariff, minds.costs, tx.costs.fits())
     asking = [case for case in cases if pricing.needs_body(case)]
     turns = any(case.ladder.spec.candidate.from_ == "last_turn" for case in asking)
     bodies = tx.trajectories.bodies({case.standing.pk for case in asking}, turns=turns) if asking else {}
-    return Quotes(pricing, bodies)
+    known = _at_hand(tx, catalog, stored.project, cases) if stored.spec.budgets.compute is not None else ()
+    return Quotes(pricing, bodies, frozenset(known))
+
+
+def _at_hand(
+    tx: Transaction, catalog: Catalog, project: str, cases: Sequence[Case]
+) -> list[tuple[int, str]]:
+    """Rungs, as case and path, whose check has succeeded for another trajectory with this candidate."""
+    open_ = [
+        (case, rung)
+        for case in cases
+        for tier in (Tier.SIMULATION, Tier.HIGH_FIDELITY)
+        for rung in case.ladder.rungs_of(tier)
+        if case.evidence_at(rung.path) is None and unplannable(catalog, rung) is None
+    ]
+    if not open_:
+        return []
+    turns = any(reads_turns(catalog, case.ladder, rung) for case, rung in open_)
+    bodies = tx.trajectories.bodies({case.standing.pk for case, _ in open_}, turns=turns)
+    secret = tx.projects.secret(project)
+    keys = {
+        (case.standing.pk, rung.path): plan_check(
+            catalog,
+            case.standing,
+            rung,
+            bodies[case.standing.pk],
+            source=case.ladder.spec.candidate,
+            secret=secret,
+        ).key
+        for case, rung in open_
+    }
+    found = tx.checks.found(project, set(keys.values()))
+    return [place for place, key in keys.items() if found.get(key) is not None]
 
 
 def _policy_case(
