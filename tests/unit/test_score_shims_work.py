@@ -69,17 +69,15 @@ def test_a_text_that_never_ends_behind_deep_brackets_takes_linear_time() -> None
 
 
 def test_a_response_of_very_many_messages_takes_linear_time() -> None:
-    """A message is put to its turn, and the turn is not written anew for each."""
-    times = []
-    for count in (2_500, 10_000):
-        output = [{"type": "message", "content": "x" * 1_500}] * count
-        raw = json.dumps({"response": {"output": output}}).encode()
-        began = time.process_time()
-        [item] = nemo_gym.read(raw, MANNER).items
-        times.append(time.process_time() - began)
-        assert isinstance(item, TrajectorySubmission)
-        assert item.answer == "\n".join(["x" * 1_500] * count)
-    assert times[1] <= 12 * times[0]  # 4 when linear, 16 and more when quadratic
+    """A message is put to its turn, and the turn is not written anew for each: that would copy 300 GB."""
+    count = 20_000
+    output = [{"type": "message", "content": "x" * 1_500}] * count
+    raw = json.dumps({"response": {"output": output}}).encode()
+    began = time.process_time()
+    [item] = nemo_gym.read(raw, MANNER).items
+    assert time.process_time() - began < FAR_TOO_LONG_S
+    assert isinstance(item, TrajectorySubmission)
+    assert item.answer == "\n".join(["x" * 1_500] * count)
 
 
 @pytest.mark.parametrize("tail", ['"', '"\\', '"\\"', '"a\\\\', '"]]'])
