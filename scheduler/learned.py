@@ -36,10 +36,11 @@ from verifier_service.domain.insight import PayAndMerit, Rested
 from verifier_service.domain.ladders import Ladder
 from verifier_service.domain.models import Alarm, Audited, Example
 
-FORMAT = "ladder-model/2"
+FORMAT = "ladder-model/3"
 NOTHING = "nothing/1"
 PRESENT_SHARE = 0.9  # of the examples must have a feature
 MOST_FEATURES = 32
+REACH = 0.1  # of the range of a feature among the truths: beyond it, features alone predict nothing
 FEWEST_UNMEASURED = 20  # truths before features alone, or scores of others, predict a candidate
 
 
@@ -49,13 +50,16 @@ class LadderModel:
 
     ``levels``: the tiers of the chain's columns. ``features``: names of its x, ``usual`` what stands in
     for one that is missing. ``widen``: factor on the variance, per highest observed level.
-    ``shifts``: what is added to the mean, per stratum.
+    ``shifts``: what is added to the mean, per stratum. ``low``, ``high``: ends of each feature's range
+    among candidates whose truth is known.
     """
 
     levels: tuple[Tier, ...]
     features: tuple[str, ...]
     usual: tuple[float, ...]
     chain: Chain | Probability
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
     widen: Mapping[str, float] = field(default_factory=dict)
     shifts: Mapping[str, float] = field(default_factory=dict)
 
@@ -67,6 +71,8 @@ class LadderModel:
             "features": list(self.features),
             "usual": list(self.usual),
             "chain": self.chain.as_json(),
+            "low": list(self.low),
+            "high": list(self.high),
             "widen": dict(self.widen),
             "shifts": dict(self.shifts),
         }
@@ -79,8 +85,17 @@ class LadderModel:
             features=tuple(document["features"]),
             usual=tuple(document["usual"]),
             chain=_chain_from(document["chain"]),
+            low=tuple(document["low"]),
+            high=tuple(document["high"]),
             widen=document["widen"],
             shifts=document["shifts"],
+        )
+
+    def is_like_known(self, features: Mapping[str, float]) -> bool:
+        """Whether every feature lies where truths are known, or within a tenth of their range beside it."""
+        return all(
+            low - REACH * (high - low) <= features.get(name, low) <= high + REACH * (high - low)
+            for name, low, high in zip(self.features, self.low, self.high, strict=True)
         )
 
     def row(self, features: Mapping[str, float], values: Mapping[Tier, Value]) -> tuple[Floats, Floats]:
@@ -148,20 +163,27 @@ class LearnedBeliefs:
         observed = [tier for tier in fitted.levels if tier in values]
         features = features_of(evidence)
         anchored = any(values[tier].same_scale for tier in observed) or (measures and bool(observed))
-        if not anchored and (model.labels < FEWEST_UNMEASURED or not (features or observed)):
+        if not anchored and (
+            model.labels < FEWEST_UNMEASURED
+            or not (features or observed)
+            or not fitted.is_like_known(features)
+        ):
             return None
         level = observed[-1] if observed else Tier.FAST
         belief = fitted.chain.believe(*fitted.row(features, values))
         mean = float(belief.mean[0])
         variance = float(belief.variance[0]) * fitted.widen.get(level.value, 1.0)
-        if not measures:
-            return verdict_estimate(level, mean, min(variance, 0.25), model=model.number)
-        scale, number = float(belief.scale[0]), model.number
-        plain = estimate_of(ladder, level, mean, variance, scale=scale, model=number)
-        if plain is None or not fitted.shifts:
-            return plain
-        shift = fitted.shifts.get(stratum_of(ladder, evidence, values, plain.outcome).name, 0.0)
-        return estimate_of(ladder, level, mean + shift, variance, scale=scale, model=number)
+        found: Estimate | None
+        if measures:
+            scale = float(belief.scale[0])
+            found = estimate_of(ladder, level, mean, variance, scale=scale, model=model.number)
+            if found is not None and fitted.shifts:
+                stratum = stratum_of(ladder, evidence, values, found.outcome).name
+                mean += fitted.shifts.get(stratum, 0.0)
+                found = estimate_of(ladder, level, mean, variance, scale=scale, model=model.number)
+        else:
+            found = verdict_estimate(level, mean, min(variance, 0.25), model=model.number)
+        return None if found is None else replace(found, measured=anchored)
 
     def learns(self, ladder: Ladder) -> bool:
         """Whether the ladder has something to buy above the fast tier that decides what is true."""
@@ -272,12 +294,14 @@ def _fit(ladder: Ladder, rows: Sequence[_Row]) -> LadderModel:
         key=[row.example.trajectory for row in rows],
     )
     declared, noise = _declared(ladder, rows, levels), _noise(rows, ladder.spec.truth)
+    known = x[~np.isnan(y[:, -1])]
+    low, high = (tuple(end.tolist()) for end in (known.min(axis=0), known.max(axis=0)))
     if ladder.spec.outcome is not None:
         judge = Probability.fit(seen, declared, noise=noise)
-        return LadderModel(levels, names, tuple(usual.tolist()), judge)
+        return LadderModel(levels, names, tuple(usual.tolist()), judge, low, high)
     chain, held_out = fit_chain(seen, declared, noise=noise, seed=0)
     shifts = _shifts(ladder, rows, chain, levels, held_out)
-    return LadderModel(levels, names, tuple(usual.tolist()), chain, shifts=shifts)
+    return LadderModel(levels, names, tuple(usual.tolist()), chain, low, high, shifts=shifts)
 
 
 def _shifts(

@@ -13,12 +13,11 @@ import pytest
 
 from scheduler.escalation import ROUND
 from tests.support import noisy
+from tests.support.noisy_story import PLUGINS
+from tests.support.noisy_story import children as noisy_children
 from tests.support.retracting import retract
 from tests.support.story import PROJECT, Story
-from tiers.catalog import VerifierCatalog
-from tiers.catalog_sources import Sources
 from tiers.harness import ProcessHarness
-from tiers.harness_options import HarnessOptions
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.models import LadderKey
 from verifier_service.domain.rewards import RewardRecord
@@ -26,7 +25,6 @@ from verifier_service.domain.runs import Horizon
 from verifier_service.domain.states import RewardStatus
 from verifier_service.services import insight
 
-PLUGINS = ("tests.support.noisy",)
 KEY = LadderKey(PROJECT, "noisy", 1)
 TRUTH_CREDITS = 0.03 * 0.05 / 3600  # of one exact value: 30 ms of CPU time
 HORIZON = 960
@@ -35,9 +33,8 @@ BUDGET = 0.3 * HORIZON * TRUTH_CREDITS
 
 @pytest.fixture(scope="module")
 def children() -> Iterator[ProcessHarness]:
-    harness = ProcessHarness(VerifierCatalog(Sources(PLUGINS)), HarnessOptions(plugins=PLUGINS))
-    yield harness
-    harness.close()
+    with noisy_children() as harness:
+        yield harness
 
 
 @pytest.fixture
@@ -286,3 +283,18 @@ def test_what_is_known_of_a_candidate_costs_nothing_more(told: Story) -> None:
             lines = tx.decisions.of_trajectory(told.standing("r", name).pk)
         assert {line.cost == 0.0 for line in lines if line.action == "request"} == {free}
     assert told.latest("r", "again").reward == told.latest("before", first["id"]).reward
+
+
+def test_a_prediction_is_no_score_for_what_could_not_be_measured(told: Story) -> None:
+    """Features alone say something of the candidate until a measurement was tried and failed."""
+    play(told, "first", items(48))
+    [item] = items(1, seed=7)
+    told.put_run("second", audit_share=1.0)
+    told.submit("second", item | {"problem": {"prompt": "x", "inputs": {"fail": "permanent"}}})
+    told.fast()
+    assert told.latest("second", item["id"]).reward is not None
+    told.rest(60)
+    record = told.latest("second", item["id"])
+    assert (record.reward, record.outcome, str(record.status)) == (None, None, "unscored")
+    assert record.reason is not None
+    assert record.reason.detail == "test_failure"

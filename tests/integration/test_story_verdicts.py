@@ -11,23 +11,19 @@ import pytest
 
 from tests.integration.test_story_learning import HORIZON, TRUTH_CREDITS, items, play
 from tests.support import noisy
+from tests.support.noisy_story import PLUGINS
+from tests.support.noisy_story import children as noisy_children
 from tests.support.story import PROJECT, Story
-from tiers.catalog import VerifierCatalog
-from tiers.catalog_sources import Sources
 from tiers.harness import ProcessHarness
-from tiers.harness_options import HarnessOptions
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.models import LadderKey
 from verifier_service.domain.runs import Horizon
 
-PLUGINS = ("tests.support.noisy",)
-
 
 @pytest.fixture(scope="module")
 def children() -> Iterator[ProcessHarness]:
-    harness = ProcessHarness(VerifierCatalog(Sources(PLUGINS)), HarnessOptions(plugins=PLUGINS))
-    yield harness
-    harness.close()
+    with noisy_children() as harness:
+        yield harness
 
 
 @pytest.fixture

@@ -73,7 +73,15 @@ def burn(seconds: float) -> None:
 
 
 def _info(name: str, tier: Tier, cpu_s: float) -> VerifierInfo:
-    return VerifierInfo(name=name, version="1", tier=tier, summary=name, limits=LIMITS, typical_cpu_s=cpu_s)
+    return VerifierInfo(
+        name=name,
+        version="1",
+        tier=tier,
+        summary=name,
+        reads=frozenset({"candidate", "inputs"}),
+        limits=LIMITS,
+        typical_cpu_s=cpu_s,
+    )
 
 
 class NoisyGate(Verifier):

@@ -112,6 +112,17 @@ def test_a_model_whose_truths_were_all_taken_back_is_forgotten() -> None:
     assert (after.number, after.labels) == (3, 40)
 
 
+def test_features_alone_predict_only_what_is_like_those_that_are_known() -> None:
+    model = learned(60, known=60)
+    inside = believe("0.5 0.5", model=model)
+    assert inside is not None
+    assert not inside.measured
+    assert believe("0.5 1.9", model=model) is None, "far outside of every feature that had a truth"
+    anchored = believe("0.5 1.9", SIM, model=model)
+    assert anchored is not None
+    assert anchored.measured
+
+
 def test_a_biased_verifier_is_seen_through() -> None:
     """The rough value says 0.5 y + 2 within 2: truth by truth the belief comes to the truth."""
     new = candidates(200, seed=9)

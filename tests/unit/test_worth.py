@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from scheduler.value import utility_at, utility_moments
 from scheduler.worth import IDENTITY, Floats, Worth, hermite, of_utility
+from tests.support.utilities import UTILITIES as SHARED
 from verifier_service.domain.ladders import (
     LinearUtility,
     SigmoidUtility,
@@ -19,17 +20,7 @@ from verifier_service.domain.ladders import (
     WindowUtility,
 )
 
-UTILITIES: list[Utility] = [
-    WindowUtility(kind="window", low=4.0, high=5.0, softness=1.0),
-    WindowUtility(kind="window", low=4.0, high=4.0, softness=0.25),
-    ThresholdUtility(kind="threshold", at=4.5, direction="above"),
-    ThresholdUtility(kind="threshold", at=4.5, direction="below"),
-    LinearUtility(kind="linear", zero=3.0, one=6.0),
-    LinearUtility(kind="linear", zero=6.0, one=3.0),
-    SigmoidUtility(kind="sigmoid", midpoint=4.5, scale=0.3),
-    SigmoidUtility(kind="sigmoid", midpoint=4.5, scale=-0.3),
-    SigmoidUtility(kind="sigmoid", midpoint=4.5, scale=2.0),
-]
+UTILITIES: list[Utility] = [*SHARED, SigmoidUtility(kind="sigmoid", midpoint=4.5, scale=2.0)]
 EACH = pytest.mark.parametrize("utility", UTILITIES, ids=lambda utility: f"{utility.kind}")
 MEANS, SDS = (4.5, 3.4, 5.9, 2.0, 6.8, -3.0), (0.05, 0.2, 0.6, 1.5, 5.0)
 GRID = np.array([(mean, sd) for mean in MEANS for sd in SDS]).T

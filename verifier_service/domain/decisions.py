@@ -38,6 +38,7 @@ class Estimate:
     ``mean``/``variance`` of the quantity (``None`` for judged ladders), ``outcome`` in [0, 1] with its
     ``outcome_variance``, and a central 90 % interval of the outcome. ``tier`` is the tier it rests on.
     ``model`` is the number of the fitted model that it comes from, ``None`` where none was needed.
+    ``measured`` is false for a prediction from features, or from scores of others, alone.
     """
 
     tier: Tier
@@ -48,6 +49,7 @@ class Estimate:
     low: float
     high: float
     model: int | None = None
+    measured: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -80,7 +80,7 @@ class Draft:
 
 def score(case: Case, estimate: Estimate | None, *, closing: bool = False) -> Draft:
     """The reward of a case as it stands. ``closing`` makes it final at its best tier, or unscored."""
-    verdict = judge(case, estimate, closing=closing)
+    verdict = judge(case, counting(case, estimate), closing=closing)
     unjudged = unjudged_process(case, closing=closing)
     unexplained = verdict.reason is not None and verdict.reason.detail == NO_ESTIMATE
     if unjudged is not None and (verdict.outcome is not None or unexplained):
@@ -118,6 +118,14 @@ def score(case: Case, estimate: Estimate | None, *, closing: bool = False) -> Dr
         credits=credits,
         true=_true(case, verdict),
     )
+
+
+def counting(case: Case, estimate: Estimate | None) -> Estimate | None:
+    """The estimate, unless it is a prediction for a candidate that was tried in vain: what cannot be
+    measured is not like those that could, and a verification that did not happen is never a score."""
+    if estimate is None or estimate.measured:
+        return estimate
+    return None if any(failure_of(demand) is not None for demand in case.demands) else estimate
 
 
 def _true(case: Case, verdict: Verdicted) -> bool:

@@ -28,7 +28,7 @@ from verifier_service.domain.ports.runs import Decided
 from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.pricing import Pricing, Quotes
 from verifier_service.domain.runs import Run, RunState
-from verifier_service.domain.scoring import DEADLINE, contested, process_bonus
+from verifier_service.domain.scoring import DEADLINE, contested, counting, process_bonus
 from verifier_service.domain.states import CheckState, DemandState
 
 SIBLINGS = 8_192  # scored members of groups that the policy is told of
@@ -228,7 +228,7 @@ def _policy_case(
         group=case.standing.group,
         multiplicity=case.standing.multiplicity,
         ladder=case.ladder,
-        estimate=minds.beliefs.estimate(case.ladder, case.rung_evidence(), model),
+        estimate=counting(case, minds.beliefs.estimate(case.ladder, case.rung_evidence(), model)),
         observed=frozenset(
             demand.tier
             for demand in case.of_role("measure", "outcome", "review")
