@@ -208,6 +208,11 @@ class Endings:
         ends.add(attempt, state, end=end, evidence=evidence, failure=failure, cost=cost, credits=credits)
         return ends.write() == [pk]
 
+    def amend(self, pk: int, evidence: Evidence) -> bool:
+        mine = (_checks.c.pk == pk, _checks.c.external, _checks.c.state == CheckState.SUCCEEDED.value)
+        changed = update(_checks).where(*mine, _checks.c.retraction.is_(None))
+        return self._db.run(changed.values(evidence=dumped(evidence), ended_at=clock())) == 1
+
     def reap(self, limit: int) -> list[int]:
         expired = ATTEMPT.where(sql(tables.RUNNING), _checks.c.lease_until < clock())
         ends = Ends(self._db)

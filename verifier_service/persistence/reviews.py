@@ -118,6 +118,13 @@ class SqlReviews:
         rows = self._db.all(passed.order_by(_reviews.c.effective_at, _reviews.c.pk).limit(limit))
         return [(row.project, row.id, row.check_pk) for row in rows]
 
+    def close_free(self, check: int) -> bool:
+        free = or_(_reviews.c.claimed_until.is_(None), _reviews.c.claimed_until <= clock())
+        voted = exists().where(_votes.c.review == _reviews.c.pk)
+        answered = update(_reviews).where(_reviews.c.check_pk == check, sql(tables.OPEN), free, ~voted)
+        values = {"state": ReviewState.EFFECTIVE.value, "claimed_by": None, "claimed_until": None}
+        return self._db.run(answered.values(**values)) == 1
+
     def close(self, check: int, state: str) -> None:
         """Does nothing when the check has no pending item."""
         ended = update(_reviews).where(_reviews.c.check_pk == check, sql(tables.PENDING))

@@ -69,6 +69,11 @@ class Reviews(Protocol):
         """(project, review, check pk) of decided items whose grace has passed."""
         ...
 
+    def close_free(self, check: int) -> bool:
+        """Mark the open item of a check that a file has answered as ``effective``; False, and nothing
+        changes, when somebody claims it, has decided on it or it has ended."""
+        ...
+
     def close(self, check: int, state: str) -> None:
         """Mark the item of an ended check (``effective``, ``expired`` or ``cancelled``)."""
         ...

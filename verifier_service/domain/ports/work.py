@@ -101,6 +101,11 @@ class Checks(Protocol):
         """waiting_external -> succeeded | failed | cancelled, settling the ledger. False if moved."""
         ...
 
+    def amend(self, pk: int, evidence: Evidence) -> bool:
+        """Replace the evidence of an external check that has succeeded; False, and nothing changes, when it
+        has not or its evidence was retracted. Whoever calls it keeps the history."""
+        ...
+
     def reap(self, limit: int) -> list[int]:
         """Running checks whose lease has expired: queued with attempt+1, or failed with
         ``worker_lost`` at the last attempt; reservations are refunded. Returns all moved pks."""

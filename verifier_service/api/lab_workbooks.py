@@ -1,0 +1,152 @@
+"""XLSX workbooks: the values of the first sheet, read with openpyxl (MIT) where it is installed.
+
+A workbook is a zip archive of XML and untrusted: before anything is unpacked its directory is held against
+limits. ``zipfile`` never reads more of an entry than the directory announces and compares its CRC-32, so an
+entry that lies about its size is a broken one. Formulas are not evaluated: what counts is the value that
+was last shown, and a formula that was saved without one is an empty cell.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import warnings
+import zipfile
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from verifier_service.api.problems import LimitExceeded
+from verifier_service.domain.errors import InvalidInput
+from verifier_service.domain.lab_sheets import (
+    MAX_CELL_CHARS,
+    MAX_COLUMNS,
+    MAX_ROWS,
+    BadCell,
+    Cell,
+    Sheet,
+    SheetRow,
+    is_blank,
+    text_cell,
+)
+
+MAX_ENTRIES = 1_000
+MAX_UNPACKED_BYTES = 64 * 1024 * 1024
+MAX_LINES = 100_000  # with empty ones between
+MAX_RATIO = 200  # sheets of numbers are packed about 10 to 1
+SMALL_BYTES = 64 * 1024  # for which no ratio is harmful
+# Broken zip and XML come out of openpyxl as whatever its parsers raise.
+_BROKEN = (
+    zipfile.BadZipFile,
+    ValueError,
+    KeyError,
+    TypeError,
+    IndexError,
+    AttributeError,
+    OSError,
+    SyntaxError,
+)
+
+
+def xlsx_sheet(raw: bytes) -> Sheet:
+    """The first sheet of a workbook. Raises ``InvalidInput`` with ``xlsx_not_installed`` without the extra,
+    ``bad_workbook`` for what cannot be read, and ``LimitExceeded``."""
+    check_archive(raw)
+    try:
+        openpyxl = importlib.import_module("openpyxl")
+    except ImportError as error:
+        message = "this server reads no XLSX: install verifier-service[xlsx], or send CSV"
+        raise InvalidInput("xlsx_not_installed", message, field="file.content") from error
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about styles and extensions that are not read
+            book = openpyxl.load_workbook(
+                io.BytesIO(raw), read_only=True, data_only=True, keep_links=False, keep_vba=False
+            )
+            try:
+                return _sheet(book.worksheets[0])
+            finally:
+                book.close()
+    except InvalidInput:
+        raise
+    except _BROKEN as error:
+        raise InvalidInput("bad_workbook", "the workbook cannot be read", field="file.content") from error
+
+
+def check_archive(raw: bytes) -> None:
+    """Hold a zip archive's directory against the limits. Raises ``InvalidInput`` or ``LimitExceeded``."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+            entries = archive.infolist()
+            _require(len(entries), MAX_ENTRIES, "too_many_entries", "entries")
+            _require(
+                sum(one.file_size for one in entries),
+                MAX_UNPACKED_BYTES,
+                "unpacks_too_large",
+                "bytes unpacked",
+            )
+            for one in entries:
+                if one.file_size > max(SMALL_BYTES, MAX_RATIO * one.compress_size):
+                    _require(MAX_RATIO + 1, MAX_RATIO, "packed_too_tight", "times its packed size")
+            for one in entries:
+                if one.filename.endswith((".xml", ".rels")):
+                    _refuse_doctype(archive, one)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError) as error:
+        raise InvalidInput("bad_workbook", "this is no XLSX workbook", field="file.content") from error
+
+
+def _refuse_doctype(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> None:
+    """Workbooks declare no entities; what does wants to expand them."""
+    with archive.open(entry) as part:
+        head = part.read(4_096)
+    if b"<!DOCTYPE" in head or b"<!ENTITY" in head:
+        raise InvalidInput("bad_workbook", "a part of the workbook declares entities", field="file.content")
+
+
+def _sheet(worksheet: Any) -> Sheet:
+    worksheet.reset_dimensions()  # what the file says of its size is not believed
+    found = worksheet.iter_rows(max_row=MAX_LINES + 1, max_col=MAX_COLUMNS + 1, values_only=True)
+    header: tuple[str, ...] | None = None
+    rows: list[SheetRow] = []
+    for line, values in enumerate(found, 1):
+        _require(line, MAX_LINES, "too_many_rows", "lines")
+        cells = _trimmed([_cell(value) for value in values])
+        if not cells:
+            continue
+        if len(cells) > MAX_COLUMNS:
+            _require(len(cells), MAX_COLUMNS, "too_many_columns", "columns")
+        if header is None:
+            header = tuple(cell if isinstance(cell, str) else "" if cell is None else "?" for cell in cells)
+            continue
+        if len(cells) > len(header):
+            message = f"row {line} has {len(cells)} cells, the header {len(header)}"
+            raise InvalidInput("too_many_cells", message, field="file.content")
+        rows.append(SheetRow(line, (*cells, *(None for _ in range(len(header) - len(cells))))))
+        _require(len(rows), MAX_ROWS, "too_many_rows", "rows")
+    if header is None:
+        raise InvalidInput("no_header", "the first sheet is empty", field="file.content")
+    return Sheet(header, tuple(rows))
+
+
+def _trimmed(cells: Sequence[Cell]) -> tuple[Cell, ...]:
+    used: Iterable[int] = (at for at, cell in enumerate(cells, 1) if not is_blank(cell))
+    return tuple(cells[: max(used, default=0)])
+
+
+def _cell(value: Any) -> Cell:
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return BadCell("wrong_type", "neither text nor a number")
+    if isinstance(value, int | float):
+        return float(value)
+    if isinstance(value, str):
+        _require(len(value), MAX_CELL_CHARS, "cell_too_long", "characters in a cell")
+        return text_cell(value)
+    if hasattr(value, "isoformat"):
+        return str(value.isoformat())
+    return BadCell("wrong_type", "neither text nor a number")
+
+
+def _require(found: int, most: int, code: str, what: str) -> None:
+    if found > most:
+        raise LimitExceeded(code, f"more than {most} {what}", limit=most, field="file.content")
