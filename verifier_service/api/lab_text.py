@@ -16,6 +16,7 @@ from verifier_service.domain.errors import InvalidInput
 from verifier_service.domain.lab_sheets import (
     MAX_CELL_CHARS,
     MAX_COLUMNS,
+    MAX_LINES,
     MAX_ROWS,
     Cell,
     Sheet,
@@ -66,7 +67,7 @@ def _without_nul(text: str) -> str:
 
 def csv_sheet(raw: bytes) -> Sheet:
     """Read a CSV file. Raises ``InvalidInput`` where it cannot be read as one, ``LimitExceeded`` beyond a
-    limit; a row with more cells than the header keeps the surplus out of nothing: it is refused."""
+    limit. A row with more cells than the header refuses the file: where they belong is not known."""
     text = text_of(raw)
     start, named = _hinted(text)
     separator = named or _separator(text, start)
@@ -75,7 +76,7 @@ def csv_sheet(raw: bytes) -> Sheet:
     header: tuple[str, ...] | None = None
     rows: list[SheetRow] = []
     for line, cells in _records(reader):
-        if all(not cell.strip() for cell in cells):
+        if _is_blank(cells):
             continue
         if header is None:
             header = tuple(_trimmed(cells))
@@ -104,7 +105,7 @@ def _separator(text: str, start: int) -> str:
     def fits(separator: str) -> tuple[int, int]:
         try:
             reader = csv.reader(_lines(text, start), delimiter=separator, strict=True)
-            header = next((cells for _, cells in _records(reader) if any(map(str.strip, cells))), [])
+            header = next((cells for _, cells in _records(reader) if not _is_blank(cells)), [])
         except InvalidInput:
             return (-1, 0)
         return (sum(column_of(title) is not None for title in header[:MAX_COLUMNS]), len(header))
@@ -117,6 +118,7 @@ def _lines(text: str, start: int) -> Iterator[str]:
     source = io.StringIO(text, newline="")
     source.seek(start)
     for number, line in enumerate(source, 1):
+        _require(number, MAX_LINES, "too_many_rows", "lines")
         if len(line) > MAX_LINE_CHARS:
             message = f"line {number} has more than {MAX_LINE_CHARS} characters"
             raise LimitExceeded("line_too_long", message, limit=MAX_LINE_CHARS, field="file.content")
@@ -135,6 +137,11 @@ def _records(reader: Iterator[list[str]]) -> Iterator[tuple[int, list[str]]]:
             message = f"line {line}: {error}"
             raise InvalidInput("bad_quotes", message, field="file.content") from error
         yield line, cells
+
+
+def _is_blank(cells: Sequence[str]) -> bool:
+    """Whether a line holds nothing but separators, also those of other dialects."""
+    return not any(cell.strip(" \t\r\n,;\xa0") for cell in cells)
 
 
 def _trimmed(cells: Sequence[str]) -> list[str]:

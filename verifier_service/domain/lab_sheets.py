@@ -11,6 +11,7 @@ from verifier_service.domain.errors import InvalidInput
 
 MAX_FILE_BYTES = 8 * 1024 * 1024
 MAX_ROWS = 10_000
+MAX_LINES = 100_000  # of text or of a sheet, with empty ones and those inside of quotes
 MAX_COLUMNS = 64
 MAX_CELL_CHARS = 4_000
 
