@@ -87,12 +87,10 @@ def answered(store: SqlStore, target: Target, *, import_id: str = "i") -> None:
     """A file answers the check."""
     with store.begin() as tx:
         tx.lab_results.add(PROJECT, done(import_id), KEY)
-        assert tx.checks.finish_external(
-            target.check, CheckState.SUCCEEDED, evidence=lab_evidence(target.key, 1.0)
-        )
-        assert tx.reviews.close_free(target.check)
+        assert tx.checks.answer({target.check: lab_evidence(target.key, 1.0)}) == {target.check}
+        assert tx.reviews.close_free([target.check]) == 1
         tx.demands.satisfy([target.check])
-        assert tx.lab_results.keep(PROJECT, import_id, target.check, value())
+        assert tx.lab_results.keep(PROJECT, import_id, {target.check: value()}) == 1
 
 
 def test_an_import_is_stored_once_under_its_id(store: SqlStore) -> None:
@@ -121,8 +119,8 @@ def test_versions_are_kept_once_each_newest_first(store: SqlStore) -> None:
     answered(store, target)
     with store.begin() as tx:
         tx.lab_results.add(PROJECT, done("j", "e"), KEY)
-        assert tx.lab_results.keep(PROJECT, "j", target.check, value(2, 2.5))
-        assert not tx.lab_results.keep(PROJECT, "j", target.check, value(2, 3.5))
+        assert tx.lab_results.keep(PROJECT, "j", {target.check: value(2, 2.5)}) == 1
+        assert tx.lab_results.keep(PROJECT, "j", {target.check: value(2, 3.5)}) == 0
     with store.read() as tx:
         kept = tx.lab_results.versions(PROJECT, target.key, 10)
         assert [(one.value, one.import_id, one.digest) for one in kept] == [
@@ -171,40 +169,54 @@ def test_an_item_that_somebody_holds_or_voted_on_is_not_closed(store: SqlStore) 
     target = waiting(store)
     with store.begin() as tx:
         tx.reviews.claim(PROJECT, reviewer="ann", queue=None, review=target.review, minutes=5.0)
-        assert not tx.reviews.close_free(target.check)
+        assert tx.reviews.close_free([target.check]) == 0
         tx.reviews.release(PROJECT, target.review, "ann")
         decision = ReviewDecision(reviewer="bob", verdict="accept")
         tx.reviews.decide(PROJECT, target.review, decision, 60.0)
-        assert not tx.reviews.close_free(target.check)
+        assert tx.reviews.close_free([target.check]) == 0
         tx.reviews.release(PROJECT, target.review, "bob")
-        assert tx.reviews.close_free(target.check)
-        assert not tx.reviews.close_free(target.check)
+        assert tx.reviews.close_free([target.check]) == 1
+        assert tx.reviews.close_free([target.check]) == 0
     with store.read() as tx:
         assert tx.reviews.get(PROJECT, target.review).state is ReviewState.EFFECTIVE
+
+
+def test_only_what_waits_is_answered_and_what_was_reserved_comes_back(store: SqlStore) -> None:
+    target = waiting(store)
+    [queued] = ensure(store, check("queued", tier=Tier.LAB, external=True))
+    alter(store, "UPDATE checks SET reserved = 5.0 WHERE key = 'lab'")
+    alter(store, "UPDATE accounts SET reserved = 5.0 WHERE kind = 'human'")
+    found = {pk: lab_evidence("lab", 1.0) for pk in (target.check, queued.pk)}
+    with store.begin() as tx:
+        assert tx.checks.answer(found) == {target.check}
+        assert tx.checks.answer(found) == set()
+        assert tx.checks.view(target.check).state is CheckState.SUCCEEDED
+        human = next(one for one in tx.ledger.accounts(PROJECT, RUN) if one.kind == "human")
+    assert (human.reserved, human.spent) == (0.0, 0.0)
 
 
 def test_only_evidence_that_stands_is_amended(store: SqlStore) -> None:
     target = waiting(store)
     with store.begin() as tx:
-        assert not tx.checks.amend(target.check, lab_evidence(target.key, 0.5))
+        assert tx.checks.amend({target.check: lab_evidence(target.key, 0.5)}) == set()
     answered(store, target)
     with store.begin() as tx:
         before = tx.checks.view(target.check)
-        assert tx.checks.amend(target.check, lab_evidence(target.key, 0.5))
+        assert tx.checks.amend({target.check: lab_evidence(target.key, 0.5)}) == {target.check}
         after = tx.checks.view(target.check)
     assert after.evidence is not None
     assert after.evidence.score == 0.5
     assert after._replace(evidence=None) == before._replace(evidence=None)
     alter(store, "UPDATE checks SET retraction = 1")
     with store.begin() as tx:
-        assert not tx.checks.amend(target.check, lab_evidence(target.key, 0.7))
+        assert tx.checks.amend({target.check: lab_evidence(target.key, 0.7)}) == set()
 
 
 def test_evidence_of_a_machine_is_not_amended(store: SqlStore) -> None:
     [made] = ensure(store, check("fast"))
     alter(store, "UPDATE checks SET state = 'succeeded', evidence = '{}'")
     with store.begin() as tx:
-        assert not tx.checks.amend(made.pk, evidence("fast", 0.5))
+        assert tx.checks.amend({made.pk: evidence("fast", 0.5)}) == set()
 
 
 def test_the_latest_map_of_a_plate_counts(store: SqlStore) -> None:

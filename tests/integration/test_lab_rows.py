@@ -108,6 +108,15 @@ def test_the_reported_file_is_read_as_the_report_says(told: Story) -> None:
     assert value.measurements == (Measurement(quantity="yield", value=12.5, unit="%", sigma=None),)
 
 
+def test_more_checks_than_one_transaction_should_hold_are_left_to_another_file(
+    told: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait_at_lab(told, 3)
+    monkeypatch.setattr("verifier_service.domain.lab_evaluation.MAX_CHECKS", 2)
+    text = f"run,trajectory,{Q} [1]\n" + "".join(f"r,t{at},5\n" for at in range(3))
+    assert codes(sent(told, text)) == {4: [("too_many_checks", None, 2.0)]}
+
+
 def test_units_become_those_of_the_ladder(told: Story) -> None:
     wait_at_lab(told)
     done = sent(told, f"candidate,{Q} (%),sigma (%)\n{GOOD[0]},450,10\n", dry_run=True)

@@ -22,7 +22,7 @@ from verifier_service.services.lab_requests import worklist
 router = APIRouter(prefix="/v1", tags=["lab results"])
 
 MAX_LISTED = 200
-MAX_REQUESTED = 10_000
+MAX_REQUESTED = 2_000  # as many as one import answers
 CSV = "text/csv; charset=utf-8"
 _DOWNLOAD = {
     "Content-Disposition": 'attachment; filename="lab-requests.csv"',

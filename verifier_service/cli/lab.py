@@ -125,7 +125,7 @@ def worklist(
         Path | None, typer.Option("--output", "-o", help="A file; else it is printed.")
     ] = None,
     queue: Annotated[str | None, typer.Option("--queue")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000)] = 1_000,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=2_000)] = 1_000,
     as_json: AsJson = False,
 ) -> None:
     """What waits for the laboratory, as CSV to fill in and import."""

@@ -17,6 +17,7 @@ from verifier_service.domain.ladders import QuantitySpec
 
 QuantityOf = Callable[[Target], QuantitySpec | None]
 PERCENT = Range(low=0.0, high=100.0)
+MAX_CHECKS = 2_000  # of one import: it is one transaction, and others wait to write meanwhile
 REJECTED = "rejected by the laboratory"
 
 
@@ -62,7 +63,9 @@ def evaluate(
     for item in items:
         if item.role is Role.SAMPLE and not item.row.errors and not item.row.empty:
             target = target_of(item, directory)
-            if target is not None:
+            if target is not None and target.check not in groups and len(groups) >= MAX_CHECKS:
+                item.row.refuse("too_many_checks", "send the rest in another file", limit=float(MAX_CHECKS))
+            elif target is not None:
                 group = groups.setdefault(target.check, _Group(target))
                 _take(group, item.row, quantity_of(target), ranges)
     told = [one for group in groups.values() if (one := _told(group, controls)) is not None]

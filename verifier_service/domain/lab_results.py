@@ -253,6 +253,7 @@ class Target(NamedTuple):
     review: str
     check: int
     key: str
+    verifier: str
     state: str  # of the review
     claimed: bool
     expired: bool

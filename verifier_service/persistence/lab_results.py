@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Select, and_, func, or_, select
@@ -11,6 +11,7 @@ from verifier_service.domain.lab_results import LabImport, LabValue, LabVersion,
 from verifier_service.domain.reviews import ReviewState
 from verifier_service.domain.runs import Key
 from verifier_service.persistence import tables
+from verifier_service.persistence.bulk import NOW, insert_new
 from verifier_service.persistence.database import Database, clean, clock, sql
 from verifier_service.persistence.documents import dumped
 from verifier_service.persistence.lab_tables import lab_imports, lab_values, plate_maps
@@ -51,16 +52,13 @@ class SqlLabResults:
         made = self._db.insert_new(lab_imports).values(values).returning(lab_imports.c.pk)
         return self._db.first(made) is not None
 
-    def keep(self, project: str, import_id: str, check: int, value: LabValue) -> bool:
-        values = {
-            "check_pk": check,
-            "version": value.version,
-            "import_pk": self._pk(project, import_id),
-            "value": dumped(value),
-            "created_at": clock(),
-        }
-        made = self._db.insert_new(lab_values).values(values).returning(lab_values.c.pk)
-        return self._db.first(made) is not None
+    def keep(self, project: str, import_id: str, values: Mapping[int, LabValue]) -> int:
+        pk = self._pk(project, import_id)
+        rows = [
+            {"check_pk": check, "version": one.version, "import_pk": pk, "value": dumped(one)}
+            for check, one in sorted(values.items())
+        ]
+        return len(insert_new(self._db, lab_values, rows, "pk", created_at=NOW))
 
     def versions(self, project: str, check: str, limit: int) -> list[LabVersion]:
         found = (
@@ -160,6 +158,7 @@ _TARGETS: Select[Any] = (
         _reviews.c.approvals,
         _checks.c.pk.label("check_pk"),
         _checks.c.key,
+        _checks.c.verifier,
         _checks.c.retraction,
         _runs.c.id.label("run"),
         _cases.c.id.label("trajectory"),
@@ -185,6 +184,7 @@ def _target(row: Row[Any]) -> Target:
         review=row.review,
         check=row.check_pk,
         key=row.key,
+        verifier=row.verifier,
         state=row.state,
         claimed=row.claimed_until is not None and row.claimed_until > row.now,
         expired=row.deadline is not None and row.deadline <= row.now,

@@ -24,7 +24,6 @@ from verifier_service.domain.lab_results import (
     CONTENT_ID_PREFIX,
     ImportState,
     LabImport,
-    LabValue,
     NewLabResults,
     PlateMap,
     RowStatus,
@@ -36,7 +35,6 @@ from verifier_service.domain.ladders import QuantitySpec
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.runs import Key, RunState
-from verifier_service.domain.states import CheckState
 
 RAW_SEARCHED = 2_000  # waiting checks that are looked through for a candidate as it was written
 NO_COLUMNS = Columns({}, ())
@@ -189,8 +187,11 @@ def _stored(
     concerned = _share(tx, project, [one.target.check for one in amended])
     tx.demands.lock([one.target.check for one in new])
     tx.trajectories.cases(sorted(concerned.pks), lock=True)
-    for one in sorted((*new, *amended), key=lambda one: one.target.check):
-        _tell(tx, catalog, project, id, one, _source(answer))
+    _tell(tx, catalog, new, _source(answer), amend=False)
+    _tell(tx, catalog, amended, _source(answer), amend=True)
+    values = {one.target.check: one.value for one in (*new, *amended)}
+    if values and tx.lab_results.keep(project, id, values) < len(values):
+        raise _moved()
     answered = tx.demands.satisfy([one.target.check for one in new]) if new else []
     tx.tell("lab results imported", level=logging.INFO, project=project)
     cases = tx.trajectories.cases(sorted(concerned.pks))
@@ -215,18 +216,21 @@ def _share(tx: Transaction, project: str, checks: Collection[int]) -> _Amended:
     return found
 
 
-def _tell(tx: Transaction, catalog: Catalog, project: str, id: str, one: Told, source: str) -> None:
-    """Give one check its evidence."""
-    check = one.target.check
-    evidence = _evidence(tx, catalog, check, one.value, source)
-    if one.status is RowStatus.ACCEPTED:
-        moved = tx.checks.finish_external(
-            check, CheckState.SUCCEEDED, evidence=evidence, cost=evidence.cost
-        ) and tx.reviews.close_free(check)
-    else:
-        moved = tx.checks.amend(check, evidence)
-    if not moved or not tx.lab_results.keep(project, id, check, one.value):
-        raise Contended("check_moved", "the check was answered, claimed or taken back meanwhile")
+def _tell(tx: Transaction, catalog: Catalog, told: Sequence[Told], source: str, *, amend: bool) -> None:
+    """Give checks their evidence. Raises ``Contended`` when one was answered, claimed or taken back since
+    it was looked at."""
+    if not told:
+        return
+    evidence = {one.target.check: _evidence(catalog, one, source) for one in told}
+    if amend:
+        if len(tx.checks.amend(evidence)) < len(told):
+            raise _moved()
+    elif len(tx.checks.answer(evidence)) < len(told) or tx.reviews.close_free(evidence) < len(told):
+        raise _moved()
+
+
+def _moved() -> Contended:
+    return Contended("check_moved", "a check was answered, claimed or taken back meanwhile")
 
 
 def _source(answer: LabImport) -> str:
@@ -234,17 +238,15 @@ def _source(answer: LabImport) -> str:
     return ", ".join(part for part in (answer.by or answer.key, answer.file) if part)
 
 
-def _evidence(tx: Transaction, catalog: Catalog, check: int, value: LabValue, source: str) -> Evidence:
-    view = tx.checks.view(check)
-    info = catalog.verifier(view.verifier)
+def _evidence(catalog: Catalog, one: Told, source: str) -> Evidence:
+    value = one.value
+    info = catalog.verifier(one.target.verifier)
+    verdicts = {"accept": Verdict.ACCEPT, "reject": Verdict.REJECT}
     rejected = value.verdict == "reject"
-    verdict = {"accept": Verdict.ACCEPT, "reject": Verdict.REJECT}.get(
-        value.verdict or "", Verdict.INCONCLUSIVE
-    )
     return Evidence(
-        check=view.key,
+        check=one.target.key,
         tier=Tier.LAB,
-        verdict=verdict,
+        verdict=verdicts.get(value.verdict or "", Verdict.INCONCLUSIVE),
         reason=Reason(code="lab_rejected", message=value.reason) if rejected else None,
         measurements=value.measurements,
         provenance=Provenance(verifier=info.name, version=info.version, worker=source),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from verifier_service.domain.lab_results import LabImport, LabValue, LabVersion, PlateMap, Target
@@ -21,8 +21,9 @@ class LabResults(Protocol):
         second with one id waits until the first has committed or given up."""
         ...
 
-    def keep(self, project: str, import_id: str, check: int, value: LabValue) -> bool:
-        """Store the next version of a check's value; False when that version is there already."""
+    def keep(self, project: str, import_id: str, values: Mapping[int, LabValue]) -> int:
+        """Store the next versions of values, by check, and say how many: a version that is there already
+        stays as it is."""
         ...
 
     def versions(self, project: str, check: str, limit: int) -> list[LabVersion]:

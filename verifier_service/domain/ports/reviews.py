@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 from verifier_service.domain.reviews import Review, ReviewDecision
@@ -69,9 +70,9 @@ class Reviews(Protocol):
         """(project, review, check pk) of decided items whose grace has passed."""
         ...
 
-    def close_free(self, check: int) -> bool:
-        """Mark the open item of a check that a file has answered as ``effective``; False, and nothing
-        changes, when somebody claims it, has decided on it or it has ended."""
+    def close_free(self, checks: Collection[int]) -> int:
+        """Mark the open items of checks that a file has answered as ``effective``, and say how many: items
+        that somebody claims, has voted on or that have ended stay as they are."""
         ...
 
     def close(self, check: int, state: str) -> None:

@@ -101,9 +101,14 @@ class Checks(Protocol):
         """waiting_external -> succeeded | failed | cancelled, settling the ledger. False if moved."""
         ...
 
-    def amend(self, pk: int, evidence: Evidence) -> bool:
-        """Replace the evidence of an external check that has succeeded; False, and nothing changes, when it
-        has not or its evidence was retracted. Whoever calls it keeps the history."""
+    def answer(self, found: Mapping[int, Evidence]) -> set[int]:
+        """waiting_external -> succeeded for many checks at once, without a charge: what was reserved for
+        people is given back. Returns those that still waited."""
+        ...
+
+    def amend(self, found: Mapping[int, Evidence]) -> set[int]:
+        """Replace the evidence of external checks that have succeeded and whose evidence was not retracted;
+        returns those. Whoever calls it keeps the history."""
         ...
 
     def reap(self, limit: int) -> list[int]:
