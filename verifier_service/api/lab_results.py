@@ -32,7 +32,7 @@ _DOWNLOAD = {
 
 @router.post(
     "/lab-results",
-    responses={201: {"model": LabImport, "description": "A new import"}, **documented(404, 409)},
+    responses={201: {"model": LabImport, "description": "A new import"}, **documented(409)},
     openapi_extra=described(NewLabResults),
 )
 def import_results(

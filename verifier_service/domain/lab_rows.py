@@ -10,6 +10,7 @@ from typing import Literal
 from verifier_service.domain.lab_numbers import Decimal, NotANumber, checked, decimal_of, number
 from verifier_service.domain.lab_results import RowError
 from verifier_service.domain.lab_sheets import BadCell, Cell, Column, Columns, Sheet, SheetRow, is_blank
+from verifier_service.domain.lab_units import spelled
 from verifier_service.domain.trajectories import ID_PATTERN
 
 MAX_QUANTITY_CHARS = 200
@@ -163,9 +164,9 @@ class _Reader:
                 found.refuse("missing_field", f"the row names no {name}", self._title(name))
             elif len(text) > most:
                 found.refuse("too_long", f"the {name} is too long", self._title(name), most)
-        if column.unit and found.texts.get("unit") and column.unit != found.texts["unit"]:
+        if column.unit and found.texts.get("unit") and spelled(column.unit) != spelled(found.texts["unit"]):
             found.refuse("two_units", "the header and the row name different units", self._title("unit"))
-        if sigma_at is not None and (other := self.columns.used[sigma_at].unit) and other != unit:
+        if sigma_at is not None and (other := self.columns.used[sigma_at].unit) and spelled(other) != spelled(unit):
             found.refuse("two_units", "sigma is in another unit than the value", self._title("sigma"))
         if value is not None and not found.errors:
             found.readings.append(Reading(quantity, value, unit, sigma, column.title))
