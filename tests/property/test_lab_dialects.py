@@ -5,13 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import math
+import zipfile
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.test_lab_files import BOOK, repacked
 from verifier_service.api.lab_files import json_sheet
 from verifier_service.api.lab_text import csv_sheet
+from verifier_service.api.lab_workbooks import xlsx_sheet
 from verifier_service.domain.errors import InvalidInput
 from verifier_service.domain.lab_numbers import NotANumber, decimal_of, number
 from verifier_service.domain.lab_results import WELLS, position
@@ -24,6 +27,17 @@ from verifier_service.services.lab_requests import guarded
 HEADERS = ("run", "trajectory", "gap [eV]", "note")
 IDS = st.text("abcXYZ019._:@/+-", min_size=1, max_size=12)
 NOTES = st.text(st.sampled_from("ab ,;\t\"'\n=+-@äµ√漢"), max_size=12)
+with zipfile.ZipFile(io.BytesIO(BOOK)) as _archive:
+    SHEET = _archive.read("xl/worksheets/sheet1.xml")
+JUNK = [
+    b"",
+    b'r="ZZZZ9"',
+    b"<c t='e'><v>#N/A</v></c>",
+    b"<c t='d'><v>x</v></c>",
+    b"<row r='-1'>",
+    b"&#0;",
+    b"<c s='99'>",
+]
 NUMBERS = st.floats(-1e6, 1e6, allow_nan=False).map(lambda value: round(value, 4))
 ROWS = st.lists(st.tuples(IDS, IDS, NUMBERS, NOTES), min_size=1, max_size=8)
 
@@ -94,6 +108,28 @@ def test_no_bytes_bring_a_reader_down(raw: bytes) -> None:
         except InvalidInput:
             continue
         assert all(math.isfinite(one.value) for row in rows for one in row.readings)
+
+
+@given(st.lists(st.tuples(st.integers(0, len(BOOK) - 1), st.integers(0, 255)), min_size=1, max_size=4))
+def test_no_damage_brings_the_reader_of_workbooks_down(damage: list[tuple[int, int]]) -> None:
+    raw = bytearray(BOOK)
+    for at, byte in damage:
+        raw[at] = byte
+    _survives(bytes(raw))
+
+
+@given(st.integers(0, len(SHEET) - 1), st.integers(0, len(SHEET)), st.sampled_from(JUNK))
+def test_no_sheet_brings_the_reader_of_workbooks_down(start: int, end: int, junk: bytes) -> None:
+    sheet = SHEET[:start] + junk + SHEET[max(start, end) :]
+    _survives(repacked(BOOK, {"xl/worksheets/sheet1.xml": sheet}))
+
+
+def _survives(raw: bytes) -> None:
+    try:
+        sheet = xlsx_sheet(raw)
+        rows_of(sheet, columns_of(sheet.header), None)
+    except InvalidInput:
+        return
 
 
 @given(st.text(st.sampled_from("0123456789.,eE+-=@ naif"), max_size=14))

@@ -310,6 +310,8 @@ def lying(raw: bytes) -> bytes:
 
 
 BOOK = workbook(["candidate", "gap [eV]"], ["CCO", 4.5])
+# Not so even that the ratio tells.
+TAGS = b"".join(b"<x%d/>" % (at * 7919 % 10_007) for at in range(20_000))
 ENTITIES = b'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "aaaa">]><x>&a;</x>'
 
 
@@ -323,8 +325,11 @@ ENTITIES = b'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "aaaa">]><x>&a;</x>'
         (repacked(BOOK, {"xl/worksheets/sheet1.xml": b"<worksheet><"}), "bad_workbook"),
         (repacked(BOOK, {"xl/worksheets/sheet1.xml": ENTITIES}), "bad_workbook"),
         (repacked(BOOK, {"xl/bomb.bin": b"\0" * 20_000_000}), "packed_too_tight"),
-        (repacked(BOOK, {f"xl/{at}.bin": b"\0" * 13_000_000 for at in range(6)}), "unpacks_too_large"),
+        (repacked(BOOK, {f"xl/{at}.bin": b"\0" * 13_000_000 for at in range(3)}), "unpacks_too_large"),
         (repacked(BOOK, {f"xl/{at}": b"" for at in range(1_001)}), "too_many_entries"),
+        (repacked(BOOK, {"xl/worksheets/sheet1.xml": b"<x/>" * 1_000_001}), "packed_too_tight"),
+        (repacked(BOOK, {"xl/worksheets/sheet1.xml": TAGS * 60}), "too_much_markup"),
+        (repacked(BOOK, {"xl/styles.xml": TAGS * 4}), "too_much_markup"),
         (lying(BOOK), "bad_workbook"),
         (workbook(["candidate", "gap [eV]"], fill=far), "too_many_rows"),
         (workbook(["candidate", "gap [eV]"], fill=wide), "too_many_columns"),

@@ -166,7 +166,11 @@ class _Reader:
                 found.refuse("too_long", f"the {name} is too long", self._title(name), most)
         if column.unit and found.texts.get("unit") and spelled(column.unit) != spelled(found.texts["unit"]):
             found.refuse("two_units", "the header and the row name different units", self._title("unit"))
-        if sigma_at is not None and (other := self.columns.used[sigma_at].unit) and spelled(other) != spelled(unit):
+        if (
+            sigma_at is not None
+            and (other := self.columns.used[sigma_at].unit)
+            and spelled(other) != spelled(unit)
+        ):
             found.refuse("two_units", "sigma is in another unit than the value", self._title("sigma"))
         if value is not None and not found.errors:
             found.readings.append(Reading(quantity, value, unit, sigma, column.title))
