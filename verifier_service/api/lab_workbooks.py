@@ -88,7 +88,7 @@ def check_archive(raw: bytes) -> None:
 
 def _check_markup(archive: zipfile.ZipFile, entries: Sequence[zipfile.ZipInfo]) -> None:
     """Count tags before a parser makes objects of them, and refuse declarations of entities, which
-    workbooks have none of. A cell has four tags; what is no sheet or text of one costs ten times as much to read."""
+    workbooks have none of. A cell has four tags; what is elsewhere costs ten times as much to read."""
     in_sheets = elsewhere = 0
     for entry in entries:
         part = archive.read(entry)

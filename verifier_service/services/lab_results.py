@@ -189,9 +189,9 @@ def _stored(
     tx.trajectories.cases(sorted(concerned.pks), lock=True)
     _tell(tx, catalog, new, _source(answer), amend=False)
     _tell(tx, catalog, amended, _source(answer), amend=True)
-    values = {one.target.check: one.value for one in (*new, *amended)}
-    if values and tx.lab_results.keep(project, id, values) < len(values):
-        raise _moved()
+    changed = (*new, *amended)
+    values = {one.target.check: one.value for one in changed}
+    _require_all(tx.lab_results.keep(project, id, values), changed)
     answered = tx.demands.satisfy([one.target.check for one in new]) if new else []
     tx.tell("lab results imported", level=logging.INFO, project=project)
     cases = tx.trajectories.cases(sorted(concerned.pks))
@@ -223,14 +223,15 @@ def _tell(tx: Transaction, catalog: Catalog, told: Sequence[Told], source: str, 
         return
     evidence = {one.target.check: _evidence(catalog, one, source) for one in told}
     if amend:
-        if len(tx.checks.amend(evidence)) < len(told):
-            raise _moved()
-    elif len(tx.checks.answer(evidence)) < len(told) or tx.reviews.close_free(evidence) < len(told):
-        raise _moved()
+        _require_all(len(tx.checks.amend(evidence)), told)
+    else:
+        _require_all(len(tx.checks.answer(evidence)), told)
+        _require_all(tx.reviews.close_free(evidence), told)
 
 
-def _moved() -> Contended:
-    return Contended("check_moved", "a check was answered, claimed or taken back meanwhile")
+def _require_all(moved: int, told: Sequence[Told]) -> None:
+    if moved < len(told):
+        raise Contended("check_moved", "a check was answered, claimed or taken back meanwhile")
 
 
 def _source(answer: LabImport) -> str:
