@@ -40,6 +40,7 @@ LADDER = {
     "tiers": {"fast": [{"use": "hostile"}]},
 }
 INTEGRAL = "1.0 is an integer in JSON Schema, and is not read as one"
+PLATE = {"name": "P1", "wells": [{"well": "A1", "role": "blank"}]}
 # What fits the schema may be refused by rules between fields, with 422 and a name; the written request
 # below reaches 2xx.
 RULES_BEYOND = {
@@ -48,6 +49,7 @@ RULES_BEYOND = {
     "PUT /v1/runs/{run}": INTEGRAL,
     "PUT /v1/ladders/{name}": "a ladder has one outcome, and its truth is one of its tiers",
     "POST /v1/reviews/{review}/decision": "a rejection needs a reason",
+    "POST /v1/lab-results": "a file, rows or plates are sent, and a header says which check a row means",
     "POST /v1/webhooks": "what is sent to must be reachable and allowed",
     "PATCH /v1/webhooks/{webhook}": "what is sent to must be reachable and allowed",
     "POST /v1/webhooks/{webhook}/replay": INTEGRAL,
@@ -103,6 +105,10 @@ class Stage:
         wanted = {"verifier": "test.nowhere", "reason": "it was wrong", "id": fresh()}
         return str(self.http.post("/v1/retractions", json=wanted).json()["retraction"]["id"])
 
+    def lab_import(self) -> str:
+        """An import of a map of a plate."""
+        return str(self.http.post("/v1/lab-results", json={"plates": [PLATE], "id": fresh()}).json()["id"])
+
     def alarm(self) -> str:
         """An alarm that stands: audits enough to raise one would take too long here."""
         store = create_store(f"sqlite:///{self.running.data / 'verifier.db'}")
@@ -156,6 +162,8 @@ WRITTEN: dict[str, Callable[[Stage], dict[str, Any]]] = {
     "POST /v1/reviews/{review}/release": _with(
         {"reviewer": "r"}, review=lambda stage: stage.review(claimed=True)
     ),
+    "POST /v1/lab-results": _with({"plates": [PLATE], "rows": [{"candidate": "C", "verdict": "accept"}]}),
+    "GET /v1/lab-results/{id}": _path(id=Stage.lab_import),
     "DELETE /v1/keys/{key}": _path(key=Stage.key),
     "POST /v1/alarms/{alarm}/clear": _path(alarm=Stage.alarm),
     "POST /v1/webhooks": _with({"url": WEBHOOK}),

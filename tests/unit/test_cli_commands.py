@@ -21,6 +21,7 @@ COMMANDS = (
     *(["ladders", verb] for verb in ("list", "show", "put")),
     *(["keys", verb] for verb in ("list", "create", "revoke")),
     *(["runs", verb] for verb in ("list", "show", "close", "put")),
+    *(["lab", verb] for verb in ("import", "worklist")),
     *(["reviews", verb] for verb in ("list", "show", "claim", "decide", "release")),
 )
 

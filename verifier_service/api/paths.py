@@ -45,5 +45,6 @@ GroupId = Annotated[PathId, Path(description="The group's id; a slash in it is w
 LadderName = Annotated[PathId, Path(description="The ladder's name; a slash in it is written %2F.")]
 ReviewId = Annotated[PathId, Path(description="The review's id.")]
 AlarmId = Annotated[PathId, Path(description="The alarm's id.")]
+ImportId = Annotated[PathId, Path(description="The import's id; a slash in it is written %2F.")]
 RetractionId = Annotated[PathId, Path(description="The retraction's id; a slash in it is written %2F.")]
 KeyId = Annotated[PathId, Path(description="The key's id, the part of a token before the dot.")]

@@ -124,7 +124,7 @@ class Service:
         if any(traces):
             intake.note_traces(tx, taken, traces)
         known = advance.Known(bodies=taken.created, plans=foreseen.plans)
-        followed = self._follow(tx, Step(taken, taken.created.keys(), known=known))
+        followed = self.follow(tx, Step(taken, taken.created.keys(), known=known))
         return replace(taken, woken=followed.woken, issued=followed.issued)
 
     def foresee(
@@ -326,7 +326,7 @@ class Service:
 
         def step(tx: Transaction) -> tuple[bool, Followed]:
             touched = retract.step(tx, self.catalog, project, retraction)
-            followed = self._follow(tx, Step(None, touched.open, reopened=touched.reopened))
+            followed = self.follow(tx, Step(None, touched.open, reopened=touched.reopened))
             rest = settle.settle(tx, self.beliefs, touched.closed, closing=True, correcting=True)
             rest |= settle.settle(tx, self.beliefs, touched.draining, correcting=True)
             issued = len(rest) + len(followed.issued.keys() & set(touched.reopened))
@@ -337,7 +337,7 @@ class Service:
             return touched.done, followed._replace(told=followed.told | places)
 
         done, followed = self.unit(step)
-        self._announce(followed)
+        self.announce(followed)
         return not done
 
     def close_step(self, project: str, run: str) -> bool:
@@ -372,19 +372,20 @@ class Service:
 
         def done(tx: Transaction) -> tuple[T, Followed]:
             step = work(tx)
-            return step.value, self._follow(tx, step)
+            return step.value, self.follow(tx, step)
 
         value, followed = self.unit(done)
-        self._announce(followed)
+        self.announce(followed)
         return value
 
-    def _announce(self, followed: Followed) -> None:
+    def announce(self, followed: Followed) -> None:
+        """Wake the tiers and tell of the runs, after the commit."""
         if followed.woken:
             self.dispatcher.wake(followed.woken)
         for project, run in followed.told:
             self.dispatcher.announce(project, run)
 
-    def _follow(self, tx: Transaction, step: Step[T]) -> Followed:
+    def follow(self, tx: Transaction, step: Step[T]) -> Followed:
         """Advance and settle the cases of a step."""
         woken = frozenset(step.woken)
         if not step.pks:

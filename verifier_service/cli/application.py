@@ -11,6 +11,7 @@ from verifier_service.cli import (
     conformance,
     demo,
     keys,
+    lab,
     ladders,
     retractions,
     reviews,
@@ -71,6 +72,7 @@ app.command("verifiers")(ladders.verifiers)
 app.add_typer(keys.app, name="keys", no_args_is_help=True)
 app.add_typer(runs.app, name="runs", no_args_is_help=True)
 app.add_typer(reviews.app, name="reviews", no_args_is_help=True)
+app.add_typer(lab.app, name="lab", no_args_is_help=True)
 app.add_typer(webhooks.app, name="webhooks", no_args_is_help=True)
 app.command("workers")(workers.workers)
 app.command("retract")(retractions.retract)

@@ -14,6 +14,7 @@ from verifier_service.client import (
     archives,
     desk,
     hindsight,
+    lab,
     taking_back,
     tenancy,
     trajectories,
@@ -91,6 +92,10 @@ class Client:
     claim = _verb(desk.claim)
     decide = _verb(desk.decide)
     release = _verb(desk.release)
+    import_lab_results = _verb(lab.import_lab_results)
+    lab_import = _verb(lab.lab_import)
+    lab_versions = _verb(lab.lab_versions)
+    lab_requests = _verb(lab.lab_requests)
     retract = _verb(taking_back.retract)
     retraction = _verb(taking_back.retraction)
     reverify = _verb(taking_back.reverify)

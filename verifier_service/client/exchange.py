@@ -29,10 +29,12 @@ TOO_MANY, NOT_NOW = 429, 503
 # after a commit whose answer was lost.
 UNTOUCHED = frozenset(
     {
+        "check_moved",
         "checks_contended",
         "database_busy",
         "database_contended",
         "evidence_retracted",
+        "import_contended",
         "names_slow",
         "stopping",
     }

@@ -28,6 +28,10 @@ GET    reviews/{id}                                               Review
 POST   reviews/claim                        ClaimRequest          ReviewClaimed
 POST   reviews/{id}/decision                ReviewDecision        ReviewDecided
 POST   reviews/{id}/release                 ReleaseRequest        Review
+GET    lab-requests?queue=&limit=                                 CSV
+POST   lab-results                          NewLabResults         LabImport
+GET    lab-results?check=&limit=                                  LabVersionList
+GET    lab-results/{id}                                           LabImport
 GET    keys                                                       KeyList
 POST   keys                                 NewKey                KeyCreated
 DELETE keys/{id}                                                  Key

@@ -16,7 +16,7 @@ from verifier_service.domain.evidence import Cost, Evidence, Failure, Tier
 from verifier_service.domain.history import AttemptEnd, Ran
 from verifier_service.domain.states import LIVE_CHECKS, CheckState, require_move
 from verifier_service.persistence import attempts, tables
-from verifier_service.persistence.bulk import update_each
+from verifier_service.persistence.bulk import NOW, update_each
 from verifier_service.persistence.cases import read_cost
 from verifier_service.persistence.database import Database, clock, ordered, sql
 from verifier_service.persistence.documents import dumped
@@ -240,6 +240,21 @@ class Endings:
         end = AttemptEnd(state.value)
         ends.add(attempt, state, end=end, evidence=evidence, failure=failure, cost=cost, credits=credits)
         return ends.write() == [pk]
+
+    def answer(self, found: Mapping[int, Evidence]) -> set[int]:
+        ends, done = Ends(self._db), CheckState.SUCCEEDED
+        for pk, attempt in self._attempts(found).items():
+            if attempt.state == CheckState.WAITING_EXTERNAL:
+                ends.add(attempt, done, end=AttemptEnd.SUCCEEDED, evidence=found[pk], cost=found[pk].cost)
+        return set(ends.write())
+
+    def amend(self, found: Mapping[int, Evidence]) -> set[int]:
+        these = (self._db.among(_checks.c.pk, ordered(list(found))), _checks.c.external)
+        stands = (_checks.c.state == CheckState.SUCCEEDED.value, _checks.c.retraction.is_(None))
+        held = self._db.locked(select(_checks.c.pk).where(*these, *stands).order_by(_checks.c.pk))
+        rows = [{"pk": row.pk, "evidence": dumped(found[row.pk])} for row in self._db.all(held)]
+        update_each(self._db, _checks, rows, ended_at=NOW)
+        return {row["pk"] for row in rows}
 
     def reap(self, limit: int) -> list[int]:
         expired = ATTEMPT.where(sql(tables.RUNNING), _checks.c.lease_until < clock())

@@ -15,6 +15,7 @@ from verifier_service.domain.states import LIVE_CHECKS
 from verifier_service.persistence import tables
 from verifier_service.persistence.checks import SqlChecks
 from verifier_service.persistence.database import Database, clock, ordered, sql
+from verifier_service.persistence.lab_tables import lab_values
 from verifier_service.persistence.model_tables import decisions
 from verifier_service.persistence.runs import run_key
 from verifier_service.persistence.webhook_tables import deliveries, webhooks
@@ -105,6 +106,7 @@ class SqlRetention:
         reviews = select(_reviews.c.pk).where(self._db.among(_reviews.c.check_pk, gone))
         self._delete(_votes, _votes.c.review, [row.pk for row in self._db.all(reviews)])
         self._delete(_reviews, _reviews.c.check_pk, gone)
+        self._delete(lab_values, lab_values.c.check_pk, gone)
         self._delete(attempts, attempts.c.check_pk, gone)
         self._delete(_checks, _checks.c.pk, gone)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, and_, delete, exists, insert, or_, select, update
@@ -10,7 +11,7 @@ from sqlalchemy import ColumnElement, Row, and_, delete, exists, insert, or_, se
 from verifier_service.domain.errors import Conflict, NotFound
 from verifier_service.domain.reviews import Review, ReviewDecision, ReviewState
 from verifier_service.persistence import tables
-from verifier_service.persistence.database import Database, clock, sql
+from verifier_service.persistence.database import Database, clock, ordered, sql
 from verifier_service.persistence.desk_items import claimed_now, read_review, same_decision
 from verifier_service.persistence.documents import dumped
 
@@ -117,6 +118,14 @@ class SqlReviews:
         passed = _ITEMS.where(sql(f"reviews.{tables.DECIDED}"), _reviews.c.effective_at <= clock())
         rows = self._db.all(passed.order_by(_reviews.c.effective_at, _reviews.c.pk).limit(limit))
         return [(row.project, row.id, row.check_pk) for row in rows]
+
+    def close_free(self, checks: Collection[int]) -> int:
+        free = or_(_reviews.c.claimed_until.is_(None), _reviews.c.claimed_until <= clock())
+        voted = exists().where(_votes.c.review == _reviews.c.pk)
+        these = self._db.among(_reviews.c.check_pk, ordered(checks))
+        answered = update(_reviews).where(these, sql(tables.OPEN), free, ~voted)
+        values = {"state": ReviewState.EFFECTIVE.value, "claimed_by": None, "claimed_until": None}
+        return self._db.run(answered.values(**values))
 
     def close(self, check: int, state: str) -> None:
         """Does nothing when the check has no pending item."""

@@ -21,6 +21,7 @@ from verifier_service.persistence.costs import SqlCosts
 from verifier_service.persistence.database import Database
 from verifier_service.persistence.decisions import SqlAlarms, SqlDecisions
 from verifier_service.persistence.demands import SqlDemands
+from verifier_service.persistence.lab_results import SqlLabResults
 from verifier_service.persistence.leads import AdvisoryLead, AloneLead
 from verifier_service.persistence.ledger import SqlLedger
 from verifier_service.persistence.meters import SqlMeters
@@ -63,6 +64,7 @@ class SqlTransaction:
         self.demands = SqlDemands(database)
         self.rewards = SqlRewards(database)
         self.reviews = SqlReviews(database)
+        self.lab_results = SqlLabResults(database)
         self.archives = SqlArchives(database)
         self.retention = SqlRetention(database)
         self.retractions = SqlRetractions(database)

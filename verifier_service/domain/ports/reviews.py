@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 from verifier_service.domain.reviews import Review, ReviewDecision
@@ -67,6 +68,11 @@ class Reviews(Protocol):
 
     def due(self, limit: int) -> list[tuple[str, str, int]]:
         """(project, review, check pk) of decided items whose grace has passed."""
+        ...
+
+    def close_free(self, checks: Collection[int]) -> int:
+        """Mark the open items of checks that a file has answered as ``effective``, and say how many: items
+        that somebody claims, has voted on or that have ended stay as they are."""
         ...
 
     def close(self, check: int, state: str) -> None:

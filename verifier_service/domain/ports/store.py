@@ -8,6 +8,7 @@ from typing import Protocol
 
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ports.costs import Costs
+from verifier_service.domain.ports.lab_results import LabResults
 from verifier_service.domain.ports.meters import Meters
 from verifier_service.domain.ports.models import Alarms, DecisionLog, Models
 from verifier_service.domain.ports.retention import Archives, Retention
@@ -49,6 +50,8 @@ class Transaction(Protocol):
     def rewards(self) -> Rewards: ...
     @property
     def reviews(self) -> Reviews: ...
+    @property
+    def lab_results(self) -> LabResults: ...
     @property
     def archives(self) -> Archives: ...
     @property

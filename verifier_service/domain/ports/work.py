@@ -101,6 +101,16 @@ class Checks(Protocol):
         """waiting_external -> succeeded | failed | cancelled, settling the ledger. False if moved."""
         ...
 
+    def answer(self, found: Mapping[int, Evidence]) -> set[int]:
+        """waiting_external -> succeeded for many checks at once, without a charge: what was reserved for
+        people is given back. Returns those that still waited."""
+        ...
+
+    def amend(self, found: Mapping[int, Evidence]) -> set[int]:
+        """Replace the evidence of external checks that have succeeded and whose evidence was not retracted;
+        returns those. Whoever calls it keeps the history."""
+        ...
+
     def reap(self, limit: int) -> list[int]:
         """Running checks whose lease has expired: queued with attempt+1, or failed with
         ``worker_lost`` at the last attempt; reservations are refunded. Returns all moved pks."""

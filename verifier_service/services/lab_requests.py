@@ -1,0 +1,68 @@
+"""The worklist of a laboratory: what waits on the desk, as a CSV file to fill in and send back."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from datetime import UTC, datetime
+
+from verifier_service.domain.digests import canonical_json
+from verifier_service.domain.extraction import candidate_of
+from verifier_service.domain.lab_results import Target
+from verifier_service.domain.ports.store import Transaction
+
+HEADER = (
+    "review",
+    "run",
+    "trajectory",
+    "candidate",
+    "quantity",
+    "value",
+    "unit",
+    "sigma",
+    "replicate",
+    "verdict",
+    "reason",
+    "deadline",
+)
+# What spreadsheets run or split (OWASP, "CSV Injection"); plain numbers are left as they are.
+_RUN = ("=", "+", "-", "@", "\t", "\r")
+_PLAIN = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?", re.ASCII)
+
+
+def guarded(text: str) -> str:
+    """A cell that no spreadsheet takes for a formula; reading it back takes the apostrophe away."""
+    return f"'{text}" if text.startswith(_RUN) and not _PLAIN.fullmatch(text) else text
+
+
+def worklist(tx: Transaction, project: str, *, queue: str | None, limit: int) -> str:
+    """The oldest waiting checks that a file may answer, one row each: not those that a reviewer has
+    claimed, whose deadline has passed, or that several people must approve."""
+    waiting = [
+        target
+        for target in tx.lab_results.waiting(project, queue, limit)
+        if not target.claimed and not target.expired and target.approvals == 1
+    ]
+    bodies = tx.trajectories.bodies([target.pk for target in waiting if target.canonical is None])
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(HEADER)
+    for target in waiting:
+        spec = tx.ladders.version(project, target.ladder, target.ladder_version).spec
+        candidate = target.canonical
+        if candidate is None:
+            body = bodies[target.pk]
+            found = candidate_of(spec.candidate, body.answer, body.turns)
+            candidate = found if isinstance(found, str) else canonical_json(found)
+        quantity = ("", "") if spec.quantity is None else (spec.quantity.name, spec.quantity.unit)
+        writer.writerow([guarded(cell) for cell in _cells(target, candidate, *quantity)])
+    return text.getvalue()
+
+
+def _cells(target: Target, candidate: str, quantity: str, unit: str) -> tuple[str, ...]:
+    deadline = ""
+    if target.deadline is not None:
+        deadline = datetime.fromtimestamp(target.deadline, tz=UTC).isoformat(timespec="seconds")
+    named = (target.review, target.run, target.trajectory, candidate)
+    return (*named, quantity, "", unit, "", "", "", "", deadline)
