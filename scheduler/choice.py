@@ -53,8 +53,9 @@ class Choice:
     not. ``utility``, ``cost``, ``outlay``, ``density``: those of the level bought, else of the wanted
     one; 0 where there is none. ``order``: place in the order of purchases, -1 for none. ``verdict``: see
     ``Verdict``. ``spent`` per budget: the sum of outlays, which is at least that of costs.
-    ``last_density`` per budget: the density of the last purchase, 0 where there was none. ``bound``:
-    whether a budget turned a purchase away.
+    ``last_density`` per budget: the density of the last purchase, 0 where there was none;
+    ``turned_away``: the highest that a budget could not pay, 0 where it paid for all. ``bound``: whether a
+    budget turned a purchase away.
     """
 
     level: Ints
@@ -67,6 +68,7 @@ class Choice:
     verdict: Ints
     spent: Floats
     last_density: Floats
+    turned_away: Floats
     bound: bool
 
     def take(self, rows: Ints) -> Choice:
@@ -145,6 +147,7 @@ class _Greedy:
         self.repricing = bool(found.factor.any())
         self.left = budgets.left.tolist()
         self.last = [0.0] * len(self.left)
+        self.turned = [0.0] * len(self.left)
         self.bound = False
 
     def run(self) -> Choice:
@@ -172,12 +175,19 @@ class _Greedy:
 
     def _turn_away(self, rest: Iterable[Action], group: list[int]) -> None:
         """No budget is left for these: those that are still worth the price were turned away."""
-        for _, row, level, token in rest:
+        for density, row, level, token in rest:
             fresh = token == self.state[group[row]] * _TOKENS + self.chosen[row] + 1
-            if fresh or self._marginal(row, level, group[row]) is not None:
-                self.bound = True
+            now = -density if fresh else self._marginal(row, level, group[row])
+            if now is not None:
+                self._turned(level, now)
             else:
                 self.waiting[row] -= 1
+
+    def _turned(self, level: int, density: float) -> None:
+        """A purchase that the budget of its level does not pay."""
+        resource = self.budgets.resource.item(level)
+        self.bound = True
+        self.turned[resource] = max(self.turned[resource], density * self.rate.item(resource))
 
     def _sorted(self) -> Iterator[list[Action]]:
         """Open purchases by density, then key, then level, in blocks."""
@@ -246,7 +256,7 @@ class _Greedy:
         resource = self.budgets.resource.item(level)
         left[resource] -= self.found.outlay.item(row * levels + level)
         if left[resource] < 0.0:
-            self.bound = True
+            self._turned(level, density)
             return
         self.left = left
         if self.repricing:
@@ -302,6 +312,7 @@ class _Greedy:
             verdict=verdict,
             spent=self._spent(),
             last_density=np.array(self.last),
+            turned_away=np.array(self.turned),
             bound=self.bound,
         )
 

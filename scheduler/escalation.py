@@ -278,8 +278,7 @@ class _Batch:
             group=recent.group,
             multiplicity=recent.multiplicity,
         )
-        found = clearing_price(priced, objective, left / remaining, edge=edge)
-        return PRICE_SHARE * found if math.isfinite(found) else 0.0
+        return PRICE_SHARE * clearing_price(priced, objective, left / remaining, edge=edge)
 
     def _may_spend(self, account: Account) -> float:
         """The share of the limit that belongs to those who have come, and to one round more."""

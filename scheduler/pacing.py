@@ -1,11 +1,12 @@
 """How much to spend now of a budget that must last, and at which price.
 
-The price of a budget is the density of the last purchase that the remaining budget per remaining
-candidate would pay for, found by choosing among recent candidates as if they had just arrived (the
-marginal density of the greedy). With many rounds ahead a round may then spend up to twice its even share
-on whatever is worth more than most of that price; with few, shares are even and nothing is priced. Where
-there are no recent candidates to look at, the price follows the spending by multiplicative steps (dual
-mirror descent, Balseiro, Lu and Mirrokni 2020, ICML).
+The price of a budget is the density of the best purchase that the remaining budget per remaining
+candidate would not pay for, found by choosing among recent candidates as if they had just arrived (the
+break item of the greedy; cheap fillers that still fit after it say nothing of what money is worth). With
+many rounds ahead a round may then spend up to twice its even share on whatever is worth more than most of
+that price; with few, shares are even and nothing is priced. Where there are no recent candidates to look
+at, the price follows the spending by multiplicative steps (dual mirror descent, Balseiro, Lu and Mirrokni
+2020, ICML).
 """
 
 from __future__ import annotations
@@ -60,16 +61,15 @@ def clearing_price(
     edge: float | None = None,
     scales: Scales | None = None,
 ) -> float:
-    """Density at which ``ration`` per candidate is used up on ``recent`` (their state at arrival).
+    """Density at which ``ration`` per candidate is used up on ``recent`` (their state at arrival): that of
+    the best purchase which it does not pay for.
 
     0 where the ration pays for everything. One budget; levels of others carry infinite costs.
     """
     size = float(recent.multiplicity.sum())
     budgets = Budgets.one(max(ration, 0.0) * size, recent.levels)
     found = choose(recent, objective, budgets, worth=worth, edge=edge, scales=scales)
-    if not found.bound:
-        return 0.0
-    return float(found.last_density[0]) or math.inf
+    return float(found.turned_away[0])
 
 
 def mirror_step(price: float, spent: float, target: float, *, step: float = STEP) -> float:

@@ -125,6 +125,7 @@ def compared(pool: Pool, objective: Objective, budgets: Budgets) -> None:
     assert found.spent == pytest.approx(budgets.left - plain.left(), abs=1e-9)
     assert found.bound == bool(plain.refused)
     assert found.last_density == pytest.approx(plain.last, rel=1e-6)
+    assert (found.turned_away.max() > 0.0) == bool(plain.refused)
     for row, density in plain.density.items():
         assert found.density[row] == pytest.approx(density, rel=1e-6)
     turned_away = {row for row, _ in plain.refused}

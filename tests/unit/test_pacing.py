@@ -79,23 +79,29 @@ def test_the_price_is_zero_where_what_is_not_paid_for_is_not_wanted() -> None:
     assert clearing_price(pool, "value", 0.95) == 0.0
 
 
-def test_the_price_is_the_density_of_the_last_that_the_ration_pays_for() -> None:
+def test_the_price_is_the_density_of_the_best_that_the_ration_does_not_pay_for() -> None:
     pool = offers([[0.4], [0.3], [0.2], [0.1]], [[1.0], [1.0], [1.0], [1.0]])
-    assert clearing_price(pool, "value", 0.5) == pytest.approx(0.3)
-    assert clearing_price(pool, "value", 0.75) == pytest.approx(0.2)
+    assert clearing_price(pool, "value", 0.5) == pytest.approx(0.2)
+    assert clearing_price(pool, "value", 0.75) == pytest.approx(0.1)
 
 
-def test_no_price_is_high_enough_where_the_ration_pays_for_nothing() -> None:
+def test_fillers_say_nothing_of_what_money_is_worth() -> None:
+    """The second is turned away; the third still fits, at a tenth of its density."""
+    pool = offers([[0.4], [0.39], [0.001]], [[1.0], [1.0], [0.03]])
+    assert clearing_price(pool, "value", 0.35) == pytest.approx(0.39)
+
+
+def test_where_the_ration_pays_for_nothing_money_is_worth_the_best() -> None:
     pool = offers([[0.4], [0.3]], [[1.0], [1.0]])
     for ration in (0.0, 0.49, -1.0):
-        assert clearing_price(pool, "value", ration) == math.inf
-    assert clearing_price(pool, "value", 0.51) == pytest.approx(0.4)
+        assert clearing_price(pool, "value", ration) == pytest.approx(0.4)
+    assert clearing_price(pool, "value", 0.51) == pytest.approx(0.3)
     assert clearing_price(offers([[0.0]], [[1.0]]), "value", 0.0) == 0.0
 
 
 def test_levels_of_other_budgets_are_left_out_by_infinite_costs() -> None:
     both = offers([[0.2, 0.9], [0.1, 0.8]], [[1.0, math.inf], [1.0, math.inf]])
-    assert clearing_price(both, "value", 0.5) == pytest.approx(0.2)
+    assert clearing_price(both, "value", 0.5) == pytest.approx(0.1)
 
 
 def test_a_ration_is_per_candidate_with_its_copies() -> None:
@@ -108,8 +114,8 @@ def test_a_ration_is_per_candidate_with_its_copies() -> None:
         group=pool.group,
         multiplicity=np.array([3.0, 1.0]),
     )
-    assert clearing_price(pool, "value", 0.25) == math.inf
-    assert clearing_price(copied, "value", 0.25) == pytest.approx(1.2)
+    assert clearing_price(pool, "value", 0.25) == pytest.approx(0.4)
+    assert clearing_price(copied, "value", 0.25) == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize("objective", ["value", "advantage", "discovery"])
