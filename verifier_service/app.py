@@ -29,6 +29,8 @@ from verifier_service.api.routes import ROUTERS
 from verifier_service.api.threads import limit_threads
 from verifier_service.api.waiting import Hub
 from verifier_service.bootstrap import Service
+from verifier_service.bootstrap.accounts import Accounts, setup_url
+from verifier_service.dashboard import site
 from verifier_service.domain.errors import Unauthenticated
 from verifier_service.observability import configure_logging
 from verifier_service.services import tenants
@@ -79,6 +81,7 @@ def create_app(
     for router in ROUTERS:
         app.include_router(router)
     problems.install(app)
+    site.install(app, service)
     app.add_middleware(BodyLimit, limit=service.settings.max_body_bytes)
     app.add_middleware(EncodedSlashes)
     app.openapi = lambda: bodies.describe(app)  # type: ignore[method-assign]
@@ -175,7 +178,8 @@ def _serve(service: Service, listener: socket.socket) -> None:
             timeout_graceful_shutdown=GRACE_S,
         )
         url = _url(service.settings.host, listener.getsockname()[1])
-        _Server(config, app.state.context.hub, url).run(sockets=[listener])
+        invitation = _invitation(app.state.context.accounts, url)
+        _Server(config, app.state.context.hub, url, invitation).run(sockets=[listener])
     finally:
         end_within()
         supervisor.stop()
@@ -184,16 +188,17 @@ def _serve(service: Service, listener: socket.socket) -> None:
 class _Server(uvicorn.Server):
     """uvicorn that says when it is ready, ends waits before it stops, and returns after a signal."""
 
-    def __init__(self, config: uvicorn.Config, hub: Hub, url: str) -> None:
+    def __init__(self, config: uvicorn.Config, hub: Hub, url: str, invitation: str) -> None:
         super().__init__(config)
         self._hub = hub
+        self._invitation = invitation
         self._url = url
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Print the URL when connections are accepted."""
+        """Print the URL when connections are accepted, and the link for the first admin; never log it."""
         await super().startup(sockets)
         if self.started:
-            sys.stdout.write(f"verifier serving on {self._url}\n")
+            sys.stdout.write(f"verifier serving on {self._url}\n{self._invitation}")
             sys.stdout.flush()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -244,6 +249,17 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
 
 def _url(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _invitation(accounts: Accounts, url: str) -> str:
+    """What to tell whoever starts a service without an admin."""
+    token = accounts.make_setup_link()
+    if token is None:
+        return ""
+    return (
+        "no admin yet: open this link on this machine within 15 minutes (it works once)\n"
+        f"  {setup_url(url, token)}\n"
+    )
 
 
 def main() -> int:

@@ -84,6 +84,10 @@ class Settings(BaseSettings):
     budget_compute: float | None = Field(default=None, ge=0)
     budget_human: float | None = Field(default=None, ge=0)
 
+    public_url: str | None = Field(default=None, pattern=r"^https?://[^/?#@\s]+/?$")
+    session_idle_s: float = Field(default=43_200.0, gt=0)
+    session_max_s: float = Field(default=604_800.0, gt=0)
+
     learning: bool = True
 
     log_level: str = "info"
