@@ -106,11 +106,12 @@ class Service:
         items: Sequence[TrajectorySubmission | InvalidInput],
         foreseen: foresee.Foreseen = foresee.NOTHING,
         traces: Sequence[str | None] = (),
+        submitters: Sequence[str | None] = (),
     ) -> intake.Intake:
         """Take a batch in and ask for its fast checks, inside the caller's transaction.
 
         The caller commits, and afterwards wakes the tiers that have new work. ``traces``, where they are
-        collected: that in which each item was submitted.
+        collected: that in which each item was submitted; ``submitters``, where any is known: who did.
         """
         taken = intake.submit(
             tx,
@@ -123,6 +124,8 @@ class Service:
         )
         if any(traces):
             intake.note_traces(tx, taken, traces)
+        if any(submitters):
+            intake.note_submitters(tx, taken, submitters)
         known = advance.Known(bodies=taken.created, plans=foreseen.plans)
         followed = self.follow(tx, Step(taken, taken.created.keys(), known=known))
         return replace(taken, woken=followed.woken, issued=followed.issued)
@@ -151,10 +154,20 @@ class Service:
         return sight.foreseen(attempt)
 
     def submit(
-        self, project: str, run: str, items: Sequence[TrajectorySubmission | InvalidInput]
+        self,
+        project: str,
+        run: str,
+        items: Sequence[TrajectorySubmission | InvalidInput],
+        submitter: str | None = None,
     ) -> intake.Intake:
-        """``submit_in`` as an event of its own."""
-        taken = self.unit(lambda tx: self.submit_in(tx, project, run, items))
+        """``submit_in`` as an event of its own, for a person if ``submitter`` is one."""
+
+        def work(tx: Transaction) -> intake.Intake:
+            if submitter is None:
+                return self.submit_in(tx, project, run, items)
+            return self.submit_in(tx, project, run, items, submitters=(submitter,) * len(items))
+
+        taken = self.unit(work)
         self.dispatcher.wake(taken.woken)
         return taken
 
