@@ -15,6 +15,7 @@ from verifier_service.api.reviews import acting
 from verifier_service.bootstrap import desk as events
 from verifier_service.domain.gold import GoldItem, GoldList, GoldStored, NewGold
 from verifier_service.domain.review_trail import TrailPage
+from verifier_service.domain.reviewer_error import Agreement
 from verifier_service.domain.reviews import (
     BulkAnswer,
     QueueName,
@@ -24,7 +25,7 @@ from verifier_service.domain.reviews import (
     WithdrawRequest,
 )
 from verifier_service.domain.trajectories import Identifier
-from verifier_service.services.desk_quality import trail, trail_csv
+from verifier_service.services.desk_quality import agreement, trail, trail_csv
 from verifier_service.services.queues import add_gold, retire_gold
 
 router = APIRouter(prefix="/v1/reviews", tags=["reviews"])
@@ -97,6 +98,18 @@ def list_gold(
 def retire(gold: GoldId, caller: Golden, context: InContext) -> GoldItem:
     """Show a known item to nobody any more (idempotent). Scope: `gold`."""
     return acting(context, caller, lambda tx: retire_gold(tx, caller.project, gold, caller.acts_as))
+
+
+@router.get("/agreement", responses=documented())
+def get_agreement(caller: Operator, context: InContext, queue: QueueName) -> Agreement:
+    """How far the reviewers of a queue agree, from its latest 10,000 items in effect. Scope: `operate`.
+
+    Kappa of verdicts (Cohen's for two raters, Fleiss' for more), intraclass correlation of each graded
+    score, every reviewer's error on gold items and against what several people decided, and the scatter of
+    measurements. `mistaken` is the probability that one vote of the queue is wrong.
+    """
+    with context.service.store.read() as tx:
+        return agreement(tx, caller.project, queue)
 
 
 @router.get(

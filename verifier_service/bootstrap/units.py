@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from verifier_service.domain.errors import Contended, InvalidInput
 from verifier_service.domain.evidence import Tier
@@ -48,6 +48,7 @@ from verifier_service.services import (
 from verifier_service.settings import Settings
 
 T = TypeVar("T")
+Items = Sequence[TrajectorySubmission | InvalidInput]
 
 UNIT_TRIES = 6
 UNIT_PAUSE_S = 0.01
@@ -103,7 +104,7 @@ class Service:
         tx: Transaction,
         project: str,
         run: str,
-        items: Sequence[TrajectorySubmission | InvalidInput],
+        items: Items,
         foreseen: foresee.Foreseen = foresee.NOTHING,
         traces: Sequence[str | None] = (),
         submitters: Sequence[str | None] = (),
@@ -153,21 +154,10 @@ class Service:
             sight.learn(attempt.results(jobs))
         return sight.foreseen(attempt)
 
-    def submit(
-        self,
-        project: str,
-        run: str,
-        items: Sequence[TrajectorySubmission | InvalidInput],
-        submitter: str | None = None,
-    ) -> intake.Intake:
+    def submit(self, project: str, run: str, items: Items, submitter: str | None = None) -> intake.Intake:
         """``submit_in`` as an event of its own, for a person if ``submitter`` is one."""
-
-        def work(tx: Transaction) -> intake.Intake:
-            if submitter is None:
-                return self.submit_in(tx, project, run, items)
-            return self.submit_in(tx, project, run, items, submitters=(submitter,) * len(items))
-
-        taken = self.unit(work)
+        who: dict[str, Any] = {} if submitter is None else {"submitters": (submitter,) * len(items)}
+        taken = self.unit(lambda tx: self.submit_in(tx, project, run, items, **who))
         self.dispatcher.wake(taken.woken)
         return taken
 

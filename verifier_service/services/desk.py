@@ -16,7 +16,6 @@ from verifier_service.domain.evidence import (
     Cost,
     Evidence,
     Failure,
-    Measurement,
     Provenance,
     Reason,
     Tier,
@@ -30,11 +29,11 @@ from verifier_service.domain.ports.reviews import Offer
 from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.review_queues import require_fit, require_unit
 from verifier_service.domain.review_votes import tally
+from verifier_service.domain.reviewer_error import Noise, doubt_of, grades, noise_of, with_noise
 from verifier_service.domain.reviews import (
     ClaimRequest,
     Review,
     ReviewDecision,
-    ReviewMeasurement,
     ReviewState,
     Vote,
     shown_to,
@@ -47,6 +46,7 @@ log = logging.getLogger(__name__)
 DEFAULT_QUEUE = "default"
 
 
+COUNTED = 2_000  # latest items of a queue that its people's noise is taken from
 NOT_JUDGEABLE = "not_judgeable"
 Whom = Literal["me", "others", "back"]
 
@@ -249,20 +249,27 @@ def _now(tx: Transaction) -> datetime:
 def apply_due(tx: Transaction, catalog: Catalog, tariff: Tariff, limit: int = 100) -> list[int]:
     """Turn decisions whose grace has passed into evidence; returns the trajectories concerned."""
     touched: list[int] = []
+    known: dict[tuple[str, str], Noise] = {}
     for project, review_id, check in tx.reviews.due(limit):
         try:
             with tx.savepoint():
                 if check is None:
                     tx.reviews.close_gold(project, review_id)
                 else:
-                    touched += _apply(tx, catalog, tariff, tx.reviews.get(project, review_id), check)
+                    review = tx.reviews.get(project, review_id)
+                    queue = (project, review.queue)
+                    if queue not in known:
+                        known[queue] = noise_of(tx.reviews.judged(*queue, COUNTED))
+                    touched += _apply(tx, catalog, tariff, review, check, known[queue])
         except (VerificationError, ValueError):
             log.exception("the decision on review %s cannot be applied; the others are", review_id)
     return touched
 
 
-def _apply(tx: Transaction, catalog: Catalog, tariff: Tariff, review: Review, check: int) -> list[int]:
-    evidence = _evidence(tx, catalog, review, check)
+def _apply(
+    tx: Transaction, catalog: Catalog, tariff: Tariff, review: Review, check: int, noise: Noise
+) -> list[int]:
+    evidence = _evidence(tx, catalog, review, check, noise)
     finished = tx.checks.finish_external(
         check,
         CheckState.SUCCEEDED,
@@ -291,11 +298,15 @@ def escalate(tx: Transaction, limit: int = 1_000) -> int:
     return tx.reviews.escalate(limit)
 
 
-def _evidence(tx: Transaction, catalog: Catalog, review: Review, check: int) -> Evidence:
-    """The outcome of the votes; what those who agree with it measured is kept."""
+def _evidence(tx: Transaction, catalog: Catalog, review: Review, check: int, noise: Noise) -> Evidence:
+    """The outcome of the votes, and how likely it is to be wrong; what those who agree with it measured and
+    graded is kept."""
     view = tx.checks.view(check)
     info = catalog.verifier(view.verifier)
-    result = tally([vote.verdict for vote in review.votes], review.approvals).verdict
+    said = [vote.verdict for vote in review.votes]
+    result = tally(said, review.approvals).verdict
+    if result is None:
+        raise Conflict("not_decided", f"the votes on review {review.id!r} decide nothing")
     agreeing = [vote for vote in review.votes if vote.verdict == result]
     rejected = result == "reject"
     return Evidence(
@@ -303,7 +314,11 @@ def _evidence(tx: Transaction, catalog: Catalog, review: Review, check: int) -> 
         tier=Tier.LAB,
         verdict=Verdict.REJECT if rejected else Verdict.ACCEPT,
         reason=Reason(code="reviewer_rejected", message=agreeing[0].reason) if rejected else None,
-        measurements=tuple(_measurement(item) for vote in agreeing for item in vote.measurements),
+        measurements=(
+            *(with_noise(item, noise.scatter) for vote in agreeing for item in vote.measurements),
+            *grades(agreeing),
+        ),
+        mistaken=doubt_of(said, result, noise.rate),
         provenance=Provenance(
             verifier=info.name,
             version=info.version,
@@ -311,10 +326,6 @@ def _evidence(tx: Transaction, catalog: Catalog, review: Review, check: int) -> 
         ),
         cost=Cost(human_s=sum(_human_seconds(vote, info.typical_human_s) for vote in review.votes)),
     )
-
-
-def _measurement(item: Measurement | ReviewMeasurement) -> Measurement:
-    return Measurement(quantity=item.quantity, value=item.value, unit=item.unit, sigma=item.sigma)
 
 
 def _human_seconds(vote: Vote, typical: float) -> float:
