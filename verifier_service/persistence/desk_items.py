@@ -28,7 +28,10 @@ ALIVE = or_(_reviews.c.deadline.is_(None), _reviews.c.deadline > clock())
 _VEILED = and_(
     sql(f"reviews.{review_tables.DECIDED}"), _reviews.c.gold.is_not(None), _reviews.c.approvals > 1
 )
-UNASSIGNED = or_(_reviews.c.assigned_to.is_(None), _reviews.c.assigned_until <= clock())
+KEPT = and_(
+    _reviews.c.assigned_to.is_not(None),
+    or_(_reviews.c.assigned_until.is_(None), _reviews.c.assigned_until > clock()),
+)
 
 
 def in_state(state: str) -> ColumnElement[bool]:

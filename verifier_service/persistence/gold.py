@@ -30,8 +30,8 @@ _COPIED = (
     "lane",
     "precedence",
     "escalated_at",
-    "created_at",
 )
+_ABOUT_S = 900  # an instance is as old as the item it stands before, but not to the second
 
 
 class SqlGold:
@@ -99,11 +99,13 @@ class SqlGold:
             "gold": row.pk,
             "assigned_to": reviewer,
         }
+        made_at = _reviews.c.created_at - (1 + secrets.randbelow(_ABOUT_S * 1_000)) / 1_000
         alike = select(
             *(_reviews.c[name] for name in _COPIED),
+            made_at,
             *(literal(value, _reviews.c[name].type) for name, value in own.items()),
         ).where(_reviews.c.project == project, _reviews.c.id == like)
-        self._db.run(insert(_reviews).from_select([*_COPIED, *own], alike))
+        self._db.run(insert(_reviews).from_select([*_COPIED, "created_at", *own], alike))
         return made
 
     def _row(self, project: str, id: str) -> Row[Any]:

@@ -20,7 +20,7 @@ from verifier_service.persistence.desk_items import (
     FREE,
     IS_OPEN,
     ITEMS,
-    UNASSIGNED,
+    KEPT,
     claimed_now,
     in_state,
     require_free,
@@ -110,7 +110,7 @@ class SqlReviews(Leading):
             found = found.where(in_state(state))
         if assigned_to is not None:
             found = found.where(_reviews.c.assigned_to == assigned_to, _reviews.c.gold.is_(None))
-            found = found.where(~UNASSIGNED)
+            found = found.where(KEPT)
         return self._read_all(self._db.all(found.order_by(_reviews.c.pk).limit(limit)))
 
     def next(self, project: str, *, reviewer: str, queue: str | None) -> Offer | None:
@@ -237,9 +237,9 @@ class SqlReviews(Leading):
         if queue is not None:
             found = found.where(_reviews.c.queue == queue)
         mine = found.where(
-            sql(f"reviews.{review_tables.ASSIGNED}"), _reviews.c.assigned_to == reviewer, ~UNASSIGNED
+            sql(f"reviews.{review_tables.ASSIGNED}"), _reviews.c.assigned_to == reviewer, KEPT
         )
-        for choice in (mine, found.where(UNASSIGNED)):
+        for choice in (mine, found.where(~KEPT)):
             best = choice.order_by(*_ORDER).limit(1)
             row = self._db.first(self._db.locked(best, of=_reviews, skip=True))
             if row is not None:
