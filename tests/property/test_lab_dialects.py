@@ -22,7 +22,7 @@ from verifier_service.domain.lab_rows import rows_of
 from verifier_service.domain.lab_sheets import columns_of
 from verifier_service.domain.lab_units import converted
 from verifier_service.domain.lab_values import sigma_of
-from verifier_service.services.lab_requests import guarded
+from verifier_service.domain.tabular import guarded
 
 HEADERS = ("run", "trajectory", "gap [eV]", "note")
 IDS = st.text("abcXYZ019._:@/+-", min_size=1, max_size=12)

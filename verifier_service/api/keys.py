@@ -25,7 +25,9 @@ def create_key(
 ) -> KeyCreated:
     """Make a key; its token is shown this once and never stored. Scope: `admin`."""
     scopes = {Scope(scope) for scope in wanted.scopes}
-    made = context.service.unit(lambda tx: tenants.create_key(tx, caller.project, wanted.name, scopes))
+    made = context.service.unit(
+        lambda tx: tenants.create_key(tx, caller.project, wanted.name, scopes, wanted.owner)
+    )
     return KeyCreated(key=made.key, token=made.token)
 
 

@@ -9,6 +9,7 @@ from fastapi import Path
 from pydantic import BeforeValidator, StringConstraints
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from verifier_service.domain.reviews import QueueName
 from verifier_service.domain.trajectories import ID_PATTERN
 
 SLASH = "%2F"
@@ -44,6 +45,8 @@ TrajectoryId = Annotated[PathId, Path(description="The trajectory's id; a slash 
 GroupId = Annotated[PathId, Path(description="The group's id; a slash in it is written %2F.")]
 LadderName = Annotated[PathId, Path(description="The ladder's name; a slash in it is written %2F.")]
 ReviewId = Annotated[PathId, Path(description="The review's id.")]
+QueuePath = Annotated[QueueName, Path(description="The queue's name.")]
+GoldId = Annotated[PathId, Path(description="The gold item's id; a slash in it is written %2F.")]
 AlarmId = Annotated[PathId, Path(description="The alarm's id.")]
 ImportId = Annotated[PathId, Path(description="The import's id; a slash in it is written %2F.")]
 RetractionId = Annotated[PathId, Path(description="The retraction's id; a slash in it is written %2F.")]

@@ -6,6 +6,7 @@ from fastapi import APIRouter
 
 from verifier_service.api import (
     cases,
+    desk,
     groups,
     growth,
     health,
@@ -17,6 +18,7 @@ from verifier_service.api import (
     metrics,
     retention,
     retractions,
+    review_queues,
     reviews,
     rewards,
     runs,
@@ -43,7 +45,9 @@ ROUTERS: tuple[APIRouter, ...] = (
     retention.router,
     ladders.router,
     verifiers.router,
+    desk.router,
     reviews.router,
+    review_queues.router,
     lab_results.router,
     keys.router,
     users.router,

@@ -59,7 +59,9 @@ async def submit(run: RunId, request: Request, caller: Submitter, context: InCon
     wait = allowed(context, batch.wait or NO_WAIT)
     items = [parsed.item for parsed in batch.items]
     await context.admission.batch(caller, run, items)
-    taken = await context.gatherer.submit(caller.project, run, items, eager=wait.seconds >= EAGER_S)
+    taken = await context.gatherer.submit(
+        caller.project, run, items, eager=wait.seconds >= EAGER_S, submitter=caller.owner
+    )
     pks = {
         result.pk: result.id for result in taken.results if result.pk is not None and result.id is not None
     }

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from verifier_service.domain.errors import Contended, InvalidInput
 from verifier_service.domain.evidence import Tier
@@ -48,6 +48,7 @@ from verifier_service.services import (
 from verifier_service.settings import Settings
 
 T = TypeVar("T")
+Items = Sequence[TrajectorySubmission | InvalidInput]
 
 UNIT_TRIES = 6
 UNIT_PAUSE_S = 0.01
@@ -103,14 +104,15 @@ class Service:
         tx: Transaction,
         project: str,
         run: str,
-        items: Sequence[TrajectorySubmission | InvalidInput],
+        items: Items,
         foreseen: foresee.Foreseen = foresee.NOTHING,
         traces: Sequence[str | None] = (),
+        submitters: Sequence[str | None] = (),
     ) -> intake.Intake:
         """Take a batch in and ask for its fast checks, inside the caller's transaction.
 
         The caller commits, and afterwards wakes the tiers that have new work. ``traces``, where they are
-        collected: that in which each item was submitted.
+        collected: that in which each item was submitted; ``submitters``, where any is known: who did.
         """
         taken = intake.submit(
             tx,
@@ -123,6 +125,8 @@ class Service:
         )
         if any(traces):
             intake.note_traces(tx, taken, traces)
+        if any(submitters):
+            intake.note_submitters(tx, taken, submitters)
         known = advance.Known(bodies=taken.created, plans=foreseen.plans)
         followed = self.follow(tx, Step(taken, taken.created.keys(), known=known))
         return replace(taken, woken=followed.woken, issued=followed.issued)
@@ -150,11 +154,10 @@ class Service:
             sight.learn(attempt.results(jobs))
         return sight.foreseen(attempt)
 
-    def submit(
-        self, project: str, run: str, items: Sequence[TrajectorySubmission | InvalidInput]
-    ) -> intake.Intake:
-        """``submit_in`` as an event of its own."""
-        taken = self.unit(lambda tx: self.submit_in(tx, project, run, items))
+    def submit(self, project: str, run: str, items: Items, submitter: str | None = None) -> intake.Intake:
+        """``submit_in`` as an event of its own, for a person if ``submitter`` is one."""
+        who: dict[str, Any] = {} if submitter is None else {"submitters": (submitter,) * len(items)}
+        taken = self.unit(lambda tx: self.submit_in(tx, project, run, items, **who))
         self.dispatcher.wake(taken.woken)
         return taken
 

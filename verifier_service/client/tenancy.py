@@ -100,12 +100,17 @@ def keys(session: Session) -> Plan[tuple[Key, ...]]:
     return (yield from deliver(session, call)).keys
 
 
-def create_key(session: Session, name: str, scopes: Iterable[str]) -> Plan[KeyCreated]:
-    """Make a key. Its token is shown this once, so a lost answer is not tried again."""
+def create_key(
+    session: Session, name: str, scopes: Iterable[str], *, owner: str | None = None
+) -> Plan[KeyCreated]:
+    """Make a key, for a person if ``owner`` is one. Its token is shown this once, so a lost answer is not
+    tried again."""
     call = Call(
         method="POST",
         path=path("keys"),
-        body=as_json({"name": name, "scopes": sorted(scopes)}),
+        body=as_json(
+            {"name": name, "scopes": sorted(scopes)} | ({} if owner is None else {"owner": owner})
+        ),
         read=reading(KeyCreated),
         repeatable=False,
     )

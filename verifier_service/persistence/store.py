@@ -22,6 +22,7 @@ from verifier_service.persistence.costs import SqlCosts
 from verifier_service.persistence.database import Database
 from verifier_service.persistence.decisions import SqlAlarms, SqlDecisions
 from verifier_service.persistence.demands import SqlDemands
+from verifier_service.persistence.gold import SqlGold
 from verifier_service.persistence.lab_results import SqlLabResults
 from verifier_service.persistence.leads import AdvisoryLead, AloneLead
 from verifier_service.persistence.ledger import SqlLedger
@@ -29,6 +30,8 @@ from verifier_service.persistence.meters import SqlMeters
 from verifier_service.persistence.models import ModelCache, SqlModels
 from verifier_service.persistence.purge import SqlRetention
 from verifier_service.persistence.retractions import SqlRetractions
+from verifier_service.persistence.review_queues import SqlReviewQueues
+from verifier_service.persistence.review_trail import SqlReviewTrail
 from verifier_service.persistence.reviews import SqlReviews
 from verifier_service.persistence.rewards import SqlRewards
 from verifier_service.persistence.runs import SqlRuns
@@ -69,7 +72,10 @@ class SqlTransaction:
         self.checks = SqlChecks(database)
         self.demands = SqlDemands(database)
         self.rewards = SqlRewards(database)
-        self.reviews = SqlReviews(database)
+        self.trail = SqlReviewTrail(database)
+        self.reviews = SqlReviews(database, self.trail)
+        self.queues = SqlReviewQueues(database)
+        self.gold = SqlGold(database)
         self.lab_results = SqlLabResults(database)
         self.archives = SqlArchives(database)
         self.retention = SqlRetention(database)

@@ -14,6 +14,7 @@ from verifier_service.domain.ports.meters import Meters
 from verifier_service.domain.ports.models import Alarms, DecisionLog, Models
 from verifier_service.domain.ports.retention import Archives, Retention
 from verifier_service.domain.ports.retractions import Retractions
+from verifier_service.domain.ports.review_queues import GoldItems, ReviewQueues, ReviewTrail
 from verifier_service.domain.ports.reviews import Reviews
 from verifier_service.domain.ports.rewards import Rewards
 from verifier_service.domain.ports.runs import Runs, Trajectories
@@ -59,6 +60,12 @@ class Transaction(Protocol):
     def rewards(self) -> Rewards: ...
     @property
     def reviews(self) -> Reviews: ...
+    @property
+    def queues(self) -> ReviewQueues: ...
+    @property
+    def gold(self) -> GoldItems: ...
+    @property
+    def trail(self) -> ReviewTrail: ...
     @property
     def lab_results(self) -> LabResults: ...
     @property
