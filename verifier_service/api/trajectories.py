@@ -15,10 +15,11 @@ from verifier_service.api.context import Context, InContext
 from verifier_service.api.envelopes import NO_WAIT, BatchRequest, item_error, rank_of
 from verifier_service.api.expectations import expected_costs
 from verifier_service.api.paths import RunId, TrajectoryId
-from verifier_service.api.problems import LimitExceeded, after_wait, documented
+from verifier_service.api.problems import after_wait, documented
 from verifier_service.api.threads import by_size
 from verifier_service.api.waiting import Seen, attended
 from verifier_service.domain.costs import ExpectedCost
+from verifier_service.domain.errors import LimitExceeded
 from verifier_service.domain.pricing import Pricing
 from verifier_service.domain.trajectories import TrajectorySubmission
 from verifier_service.domain.wire import (

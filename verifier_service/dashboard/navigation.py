@@ -19,7 +19,11 @@ class Entry:
     jump: str
 
 
-ENTRIES: tuple[Entry, ...] = (Entry("Access", "/ui/access", Right.ADMINISTER, "a"),)
+ENTRIES: tuple[Entry, ...] = (
+    Entry("Desk", "/ui/desk", Right.REVIEW, "d"),
+    Entry("Laboratory", "/ui/lab", Right.OPERATE, "b"),
+    Entry("Access", "/ui/access", Right.ADMINISTER, "a"),
+)
 
 
 def entries_for(viewer: Viewer | None) -> tuple[Entry, ...]:

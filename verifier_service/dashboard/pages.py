@@ -22,6 +22,7 @@ from verifier_service.dashboard.cookies import (
     say_later,
     set_cookie,
 )
+from verifier_service.dashboard.desk_words import FILTERS
 from verifier_service.dashboard.navigation import OWN_ACCOUNT, entries_for
 from verifier_service.domain.accounts import Right, Viewer
 from verifier_service.domain.tokens import new_token
@@ -57,7 +58,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.globals.update(static=static, Right=Right, own_account=OWN_ACCOUNT)
-    made.filters.update(moment=moment, segment=segment)
+    made.filters.update(moment=moment, segment=segment, **FILTERS)
     return made
 
 

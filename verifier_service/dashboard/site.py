@@ -10,7 +10,7 @@ from starlette.types import Scope
 
 from verifier_service.bootstrap import Service
 from verifier_service.bootstrap.accounts import Accounts
-from verifier_service.dashboard import account, errors, links, sign_in
+from verifier_service.dashboard import account, desk, desk_all, desk_item, errors, links, sign_in
 from verifier_service.dashboard.cookies import HOME
 from verifier_service.dashboard.headers import SafeHeaders
 from verifier_service.dashboard.navigation import first_page
@@ -23,7 +23,15 @@ ANY_METHOD = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 start = APIRouter()
 # A new page adds its router here and its entry to ``navigation.ENTRIES``.
-ROUTERS: tuple[APIRouter, ...] = (start, sign_in.router, links.router, account.router)
+ROUTERS: tuple[APIRouter, ...] = (
+    start,
+    sign_in.router,
+    links.router,
+    account.router,
+    desk.router,
+    desk_all.router,
+    desk_item.router,
+)
 
 
 @start.get("/")

@@ -24,6 +24,14 @@ class InvalidInput(VerificationError):
     """The caller sent something that can never be accepted; ``field`` names it."""
 
 
+class LimitExceeded(InvalidInput):
+    """An input beyond a limit of this server, which is named."""
+
+    def __init__(self, code: str, message: str, *, limit: float, field: str | None = None) -> None:
+        super().__init__(code, message, field=field)
+        self.limit = limit
+
+
 class NotFound(VerificationError):
     """The named thing does not exist in the caller's project."""
 

@@ -12,19 +12,23 @@ from verifier_service.domain.digests import digest
 from verifier_service.domain.evidence import Evidence
 from verifier_service.domain.records import JsonObject, JsonValue, Record, Request
 from verifier_service.domain.reviews import QueueName, ReviewMeasurement
-from verifier_service.domain.trajectories import Identifier
+from verifier_service.domain.trajectories import Identifier, Turn
 
+MAX_GOLD_TURNS = 200
 _DRAWS = 2.0**64
 
 
 class GoldShown(Request):
-    """What the reviewer sees, as of any other item."""
+    """What the reviewer sees, as of any other item; ``turns`` where others of the queue have some."""
 
     ladder: Identifier | None = None
     candidate: JsonValue = None
     prompt: str | list[JsonObject] = ""
     inputs: JsonObject = {}
     evidence: Annotated[tuple[Evidence, ...], Field(strict=False, max_length=100)] = ()
+    turns: Annotated[
+        tuple[Turn, ...], Field(strict=False, max_length=MAX_GOLD_TURNS, exclude_if=lambda turns: not turns)
+    ] = ()
 
 
 class GoldExpected(Request):

@@ -90,8 +90,9 @@ def _require_open(row: Row[Any]) -> None:
 
 
 def same_decision(stored: str, decision: ReviewDecision) -> bool:
-    """Whether a vote says again what is stored."""
-    return ReviewDecision.model_validate_json(stored) == decision
+    """Whether a vote says again what is stored, however long it took to say it."""
+    before = ReviewDecision.model_validate_json(stored)
+    return before.model_copy(update={"human_s": decision.human_s}) == decision
 
 
 def read_review(row: Row[Any], votes: Sequence[Row[Any]]) -> Review:

@@ -7,7 +7,14 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Select, and_, func, or_, select
 
-from verifier_service.domain.lab_results import LabImport, LabValue, LabVersion, PlateMap, Target
+from verifier_service.domain.lab_results import (
+    ImportLine,
+    LabImport,
+    LabValue,
+    LabVersion,
+    PlateMap,
+    Target,
+)
 from verifier_service.domain.reviews import ReviewState
 from verifier_service.domain.runs import Key
 from verifier_service.persistence import review_tables, tables
@@ -51,6 +58,15 @@ class SqlLabResults:
         }
         made = self._db.insert_new(lab_imports).values(values).returning(lab_imports.c.pk)
         return self._db.first(made) is not None
+
+    def history(self, project: str, limit: int) -> list[ImportLine]:
+        kept = lab_imports.c
+        found = select(kept.id, kept.file, kept.measured_by, kept.by_name, kept.created_at)
+        latest = found.where(kept.project == project).order_by(kept.pk.desc()).limit(limit)
+        return [
+            ImportLine(row.id, row.file, row.measured_by, row.by_name, moment(row.created_at))
+            for row in self._db.all(latest)
+        ]
 
     def keep(self, project: str, import_id: str, values: Mapping[int, LabValue]) -> int:
         pk = self._pk(project, import_id)

@@ -105,6 +105,8 @@ votes = Table(
     Column("decided_at", Double, nullable=False),
     Column("effective_at", Double, nullable=False),
     CheckConstraint("verdict IN ('accept', 'reject')", name="verdict"),
+    # What somebody decided, the latest first.
+    Index("ix_votes_reviewer", "reviewer", "decided_at"),
 )
 
 # Who does not want to be offered an item again.

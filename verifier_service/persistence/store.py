@@ -22,6 +22,7 @@ from verifier_service.persistence.costs import SqlCosts
 from verifier_service.persistence.database import Database
 from verifier_service.persistence.decisions import SqlAlarms, SqlDecisions
 from verifier_service.persistence.demands import SqlDemands
+from verifier_service.persistence.desk_views import SqlDeskViews
 from verifier_service.persistence.gold import SqlGold
 from verifier_service.persistence.lab_results import SqlLabResults
 from verifier_service.persistence.leads import AdvisoryLead, AloneLead
@@ -74,6 +75,7 @@ class SqlTransaction:
         self.rewards = SqlRewards(database)
         self.trail = SqlReviewTrail(database)
         self.reviews = SqlReviews(database, self.trail)
+        self.desk_views = SqlDeskViews(database, self.trail)
         self.queues = SqlReviewQueues(database)
         self.gold = SqlGold(database)
         self.lab_results = SqlLabResults(database)

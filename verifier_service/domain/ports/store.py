@@ -9,6 +9,7 @@ from typing import Protocol
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ports.accounts import Sessions, SignIns, Tickets, Users
 from verifier_service.domain.ports.costs import Costs
+from verifier_service.domain.ports.desk_views import DeskViews
 from verifier_service.domain.ports.lab_results import LabResults
 from verifier_service.domain.ports.meters import Meters
 from verifier_service.domain.ports.models import Alarms, DecisionLog, Models
@@ -60,6 +61,8 @@ class Transaction(Protocol):
     def rewards(self) -> Rewards: ...
     @property
     def reviews(self) -> Reviews: ...
+    @property
+    def desk_views(self) -> DeskViews: ...
     @property
     def queues(self) -> ReviewQueues: ...
     @property
