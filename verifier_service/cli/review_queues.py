@@ -1,4 +1,4 @@
-"""``verifier reviews`` for those who look after the desk: queues, bulk actions, gold, agreement, the trail."""
+"""``verifier reviews`` of those who look after the desk: queues, bulk actions, agreement, the trail."""
 
 from __future__ import annotations
 
@@ -28,14 +28,8 @@ def queues(
         dump_all(found)
         return
     rows = (
-        (
-            one.spec.name,
-            one.version,
-            one.spec.approvals,
-            "yes" if one.spec.blind else "",
-            one.spec.gold_share,
-        )
-        for one in found
+        (spec.name, version, spec.approvals, "yes" if spec.blind else "", spec.gold_share)
+        for version, spec in ((one.version, one.spec) for one in found)
     )
     table("", ("queue", "version", "approvals", "blind", "gold"), rows)
 
@@ -47,9 +41,8 @@ def put_queue(file: Path, as_json: AsJson = False) -> None:
     if as_json:
         dump(stored)
         return
-    say(
-        f"{stored.queue.spec.name} version {stored.queue.version}{'' if stored.created else ' (as it was)'}"
-    )
+    same = "" if stored.created else " (as it was)"
+    say(f"{stored.queue.spec.name} version {stored.queue.version}{same}")
 
 
 def reassign(
@@ -121,8 +114,10 @@ def agreement(queue: str, as_json: AsJson = False) -> None:
         say(f"{one.score}: {one.form} {one.value:.3f}, {one.items} items")
     say(f"a vote is wrong: {found.mistaken:.3f} ({found.mistaken_low:.3f} to {found.mistaken_high:.3f})")
     rows = (
-        (one.reviewer, one.votes, f"{one.gold_wrong}/{one.gold}", f"{one.overruled}/{one.judged}")
-        + (f"{one.mean:.3f}", f"{one.low:.3f} to {one.high:.3f}")
+        (
+            *(one.reviewer, one.votes, f"{one.gold_wrong}/{one.gold}", f"{one.overruled}/{one.judged}"),
+            *(f"{one.mean:.3f}", f"{one.low:.3f} to {one.high:.3f}"),
+        )
         for one in found.reviewers
     )
     table("", ("reviewer", "votes", "gold wrong", "overruled", "error", "90 %"), rows)
@@ -149,9 +144,8 @@ def trail(
                 dump_all(page.events)
             else:
                 for one in page.events:
-                    say(
-                        f"{one.seq} {one.at:%Y-%m-%d %H:%M:%S} {one.kind} {plain(one.actor)} {one.review or ''}"
-                    )
+                    who = f"{plain(one.actor)} {one.review or ''}"
+                    say(f"{one.seq} {one.at:%Y-%m-%d %H:%M:%S} {one.kind} {who}")
             first = False
             if not page.more:
                 break
