@@ -40,6 +40,7 @@ LADDER = {
     "tiers": {"fast": [{"use": "hostile"}]},
 }
 INTEGRAL = "1.0 is an integer in JSON Schema, and is not read as one"
+GOLD = {"queue": "chemists", "shown": {"candidate": "C"}, "expected": {"verdict": "accept"}}
 PLATE = {"name": "P1", "wells": [{"well": "A1", "role": "blank"}]}
 # What fits the schema may be refused by rules between fields, with 422 and a name; the written request
 # below reaches 2xx.
@@ -49,6 +50,8 @@ RULES_BEYOND = {
     "PUT /v1/runs/{run}": INTEGRAL,
     "PUT /v1/ladders/{name}": "a ladder has one outcome, and its truth is one of its tiers",
     "POST /v1/reviews/{review}/decision": "a rejection needs a reason",
+    "PUT /v1/review-queues/{name}": "the name is that of the path, and grades go up",
+    "POST /v1/reviews/gold": "what is known fits the form of the queue",
     "POST /v1/lab-results": "a file, rows or plates are sent, and a header says which check a row means",
     "POST /v1/webhooks": "what is sent to must be reachable and allowed",
     "PATCH /v1/webhooks/{webhook}": "what is sent to must be reachable and allowed",
@@ -94,6 +97,23 @@ class Stage:
         if not claimed:
             self.http.post(f"/v1/reviews/{item['id']}/release", json={"reviewer": "r"}).raise_for_status()
         return str(item["id"])
+
+    def effective(self) -> str:
+        """An item that a file has answered, since the grace of this server is long."""
+        name = self.review()
+        row = {"review": name, "verdict": "accept"}
+        self.http.post("/v1/lab-results", json={"rows": [row]}).raise_for_status()
+        return name
+
+    def gold(self) -> str:
+        """A known item."""
+        made = self.http.post("/v1/reviews/gold", json=GOLD | {"id": fresh()})
+        return str(made.raise_for_status().json()["item"]["id"])
+
+    def queue(self) -> str:
+        """A declared queue."""
+        self.http.put("/v1/review-queues/of-schema", json={"name": "of-schema"}).raise_for_status()
+        return "of-schema"
 
     def key(self) -> str:
         """A key to revoke."""
@@ -162,6 +182,17 @@ WRITTEN: dict[str, Callable[[Stage], dict[str, Any]]] = {
     "POST /v1/reviews/{review}/release": _with(
         {"reviewer": "r"}, review=lambda stage: stage.review(claimed=True)
     ),
+    "POST /v1/reviews/{review}/renew": _with(
+        {"reviewer": "r"}, review=lambda stage: stage.review(claimed=True)
+    ),
+    "POST /v1/reviews/{review}/skip": _with(
+        {"reviewer": "r", "reason": "no", "for": "back"}, review=lambda stage: stage.review(claimed=True)
+    ),
+    "POST /v1/reviews/{review}/retract": _with({"reason": "it was wrong"}, review=Stage.effective),
+    "POST /v1/reviews/gold/{gold}/retire": _path(gold=Stage.gold),
+    "POST /v1/reviews/gold": _with(GOLD),
+    "PUT /v1/review-queues/{name}": _with({"name": "of-schema"}, name=lambda _: "of-schema"),
+    "GET /v1/review-queues/{name}": _path(name=Stage.queue),
     "POST /v1/lab-results": _with({"plates": [PLATE], "rows": [{"candidate": "C", "verdict": "accept"}]}),
     "GET /v1/lab-results/{id}": _path(id=Stage.lab_import),
     "DELETE /v1/keys/{key}": _path(key=Stage.key),

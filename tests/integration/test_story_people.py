@@ -51,8 +51,10 @@ def take(told: Story, reviewer: str, review: str | None = None) -> Review:
     return item
 
 
-def vote(told: Story, reviewer: str, verdict: str = "accept", **more: Any) -> Review:
-    item = take(told, reviewer)
+def vote(
+    told: Story, reviewer: str, verdict: str = "accept", review: str | None = None, **more: Any
+) -> Review:
+    item = take(told, reviewer, review)
     reason = "" if verdict == "accept" else "smells"
     said = {"reviewer": reviewer, "verdict": verdict, "reason": reason, **more}
     with told.service.store.begin() as tx:
@@ -225,15 +227,20 @@ def test_measurements_of_people_who_scatter_have_an_error(told: Story) -> None:
     lab = {"lab": [{"use": "review", "params": {"queue": "chemists", "approvals": 2}}]}
     told.put_ladder(LADDER | {"tiers": LADDER["tiers"] | lab})
     measured = [{"quantity": "carbons@test", "unit": "1"}]
-    for n in range(6):
-        told.submit("r", {"id": f"t{n}", "answer": "C" * (10 + n)})
-        told.rest()
+    decanes = [GOOD, *(f"{'C' * n}C(C){'C' * (8 - n)}" for n in range(1, 5)), "CC(C)(C)CCCCCC"]
+    told.submit("r", *({"id": f"t{n}", "answer": answer} for n, answer in enumerate(decanes)))
+    told.rest()
+    with told.service.store.read() as tx:
+        items = desk.listed(tx, PROJECT, queue="chemists", state="open", limit=9)
+    assert len(items) == 6
+    for item in items:
         for reviewer, value in (("ann", 7.0), ("bob", 9.0)):
-            vote(told, reviewer, measurements=[{**measured[0], "value": value}])
+            vote(told, reviewer, review=item.id, measurements=[{**measured[0], "value": value}])
         told.rest()
     first, last = told.latest("r", "t0"), told.latest("r", "t5")
     assert (first.tier, last.tier) == (Tier.LAB, Tier.LAB)
     assert first.variance == 0.0, "numbers without an error are taken as they are"
-    assert {one.sigma for one in last.measurements if one.value in (7.0, 9.0)} == {pytest.approx(2**0.5)}
+    told_by_people = [one.sigma for one in last.measurements if one.value in (7.0, 9.0)]
+    assert told_by_people == [pytest.approx(2**0.5)] * 2
     assert last.variance is not None
     assert last.variance > 0.0

@@ -25,6 +25,7 @@ from verifier_service.domain.reviews import (
     WithdrawRequest,
 )
 from verifier_service.domain.trajectories import Identifier
+from verifier_service.services.desk import DEFAULT_QUEUE
 from verifier_service.services.desk_quality import agreement, trail, trail_csv
 from verifier_service.services.queues import add_gold, retire_gold
 
@@ -101,15 +102,20 @@ def retire(gold: GoldId, caller: Golden, context: InContext) -> GoldItem:
 
 
 @router.get("/agreement", responses=documented())
-def get_agreement(caller: Operator, context: InContext, queue: QueueName) -> Agreement:
-    """How far the reviewers of a queue agree, from its latest 10,000 items in effect. Scope: `operate`.
+def get_agreement(
+    caller: Operator,
+    context: InContext,
+    queue: QueueName = DEFAULT_QUEUE,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = MAX_PAGE,
+) -> Agreement:
+    """How far the reviewers of a queue agree, from its latest items in effect. Scope: `operate`.
 
     Kappa of verdicts (Cohen's for two raters, Fleiss' for more), intraclass correlation of each graded
     score, every reviewer's error on gold items and against what several people decided, and the scatter of
     measurements. `mistaken` is the probability that one vote of the queue is wrong.
     """
     with context.service.store.read() as tx:
-        return agreement(tx, caller.project, queue)
+        return agreement(tx, caller.project, queue, limit)
 
 
 @router.get(

@@ -14,6 +14,7 @@ from verifier_service.cli import (
     lab,
     ladders,
     retractions,
+    review_queues,
     reviews,
     rewards,
     runs,
@@ -71,6 +72,7 @@ app.add_typer(ladders.app, name="ladders", no_args_is_help=True)
 app.command("verifiers")(ladders.verifiers)
 app.add_typer(keys.app, name="keys", no_args_is_help=True)
 app.add_typer(runs.app, name="runs", no_args_is_help=True)
+review_queues.add_to(reviews.app)
 app.add_typer(reviews.app, name="reviews", no_args_is_help=True)
 app.add_typer(lab.app, name="lab", no_args_is_help=True)
 app.add_typer(webhooks.app, name="webhooks", no_args_is_help=True)

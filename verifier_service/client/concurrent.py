@@ -14,6 +14,7 @@ import httpx
 from verifier_service.client import (
     archives,
     desk,
+    desk_lead,
     hindsight,
     lab,
     taking_back,
@@ -106,6 +107,19 @@ class AsyncClient:
     claim = _verb(desk.claim)
     decide = _verb(desk.decide)
     release = _verb(desk.release)
+    renew = _verb(desk.renew)
+    skip = _verb(desk.skip)
+    review_queues = _verb(desk_lead.queues)
+    review_queue = _verb(desk_lead.queue)
+    put_review_queue = _verb(desk_lead.put_queue)
+    reassign = _verb(desk_lead.reassign)
+    withdraw_reviews = _verb(desk_lead.withdraw_reviews)
+    retract_review = _verb(desk_lead.retract_review)
+    add_gold = _verb(desk_lead.add_gold)
+    gold = _verb(desk_lead.gold)
+    retire_gold = _verb(desk_lead.retire_gold)
+    agreement = _verb(desk_lead.agreement)
+    trail = _verb(desk_lead.trail)
     import_lab_results = _verb(lab.import_lab_results)
     lab_import = _verb(lab.lab_import)
     lab_versions = _verb(lab.lab_versions)

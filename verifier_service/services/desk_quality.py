@@ -6,12 +6,13 @@ from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.review_trail import TrailPage, as_csv
 from verifier_service.domain.reviewer_error import Agreement, agreement_of
 
-COUNTED = 10_000  # latest items that agreement is taken from
+MOST_ITEMS = 10_000
 
 
-def agreement(tx: Transaction, project: str, queue: str) -> Agreement:
-    """How far the reviewers of a queue agree, and how often each is wrong."""
-    return agreement_of(queue, tx.reviews.judged(project, queue, COUNTED))
+def agreement(tx: Transaction, project: str, queue: str, limit: int = MOST_ITEMS) -> Agreement:
+    """How far the reviewers of a queue agree, and how often each is wrong, from its latest ``limit`` items
+    that took effect."""
+    return agreement_of(queue, tx.reviews.judged(project, queue, limit))
 
 
 def trail(
