@@ -1,4 +1,4 @@
-"""Where the drawing of a molecule is, made in a process of its own: short inputs may take a toolkit long."""
+"""Where the drawing of a molecule is, made in a process of its own: a short text may take long."""
 
 from __future__ import annotations
 
