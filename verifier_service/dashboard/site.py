@@ -10,7 +10,7 @@ from starlette.types import Scope
 
 from verifier_service.bootstrap import Service
 from verifier_service.bootstrap.accounts import Accounts
-from verifier_service.dashboard import account, desk, desk_all, desk_item, errors, links, sign_in
+from verifier_service.dashboard import account, desk, desk_all, desk_item, errors, lab, links, sign_in
 from verifier_service.dashboard.cookies import HOME
 from verifier_service.dashboard.headers import SafeHeaders
 from verifier_service.dashboard.navigation import first_page
@@ -31,6 +31,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     desk.router,
     desk_all.router,
     desk_item.router,
+    lab.router,
 )
 
 
