@@ -18,7 +18,7 @@ from tests.browser.people import BrowserServer
 from tests.support import browsers, server
 
 VIEWPORT = {"width": 1280, "height": 720}
-TIMEOUT_MS = 8_000
+TIMEOUT_MS = 30_000
 SCREENSHOTS = Path(os.environ.get("BROWSER_SCREENSHOTS", Path(__file__).with_name("screenshots")))
 # The browser's own words about an answer that a test asked for; what pages say of it is tested.
 expect.set_options(timeout=TIMEOUT_MS)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tiers.structure import Structure, read_xyz
-from verifier_service.dashboard.plots import Plot, plot
+from verifier_service.dashboard.series_plots import Plot, plot
 from verifier_service.domain.evidence import Evidence
 from verifier_service.domain.ladders import CandidateSpec
 from verifier_service.domain.records import JsonObject, JsonValue

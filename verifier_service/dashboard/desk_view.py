@@ -11,7 +11,7 @@ from verifier_service.dashboard.acting import Acting
 from verifier_service.dashboard.candidates import shown
 from verifier_service.dashboard.drawing import drawing_of
 from verifier_service.dashboard.pages import render
-from verifier_service.dashboard.plots import Measured, intervals
+from verifier_service.dashboard.series_plots import Measured, intervals
 from verifier_service.dashboard.turns import portion
 from verifier_service.domain.errors import VerificationError
 from verifier_service.domain.ports.store import Transaction
