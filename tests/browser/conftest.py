@@ -25,8 +25,10 @@ expect.set_options(timeout=TIMEOUT_MS)
 EXPECTED = re.compile(r"^Failed to load resource: the server responded with a status of 4\d\d")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def chrome() -> Iterator[Browser]:
+    """Not longer than these tests: while Playwright runs, its event loop is the thread's, and tests of
+    other folders in this process need one of their own."""
     with browsers.browser() as opened:
         yield opened
 

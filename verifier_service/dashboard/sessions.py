@@ -20,6 +20,7 @@ from verifier_service.dashboard.cookies import FORM, SESSION, read_cookie
 from verifier_service.domain.accounts import Right, Viewer
 from verifier_service.domain.errors import Forbidden, Unauthenticated
 from verifier_service.domain.ports.accounts import Visit
+from verifier_service.oidc import OidcProvider
 
 PUBLIC = frozenset({"/ui/login", "/ui/setup", "/ui/password", "/ui/oidc", "/ui/oidc/callback"})
 SAFE_METHODS = ("GET", "HEAD")
@@ -33,6 +34,7 @@ class Office:
 
     service: Service
     accounts: Accounts
+    provider: OidcProvider | None = None
 
 
 class SignInNeeded(Unauthenticated):

@@ -10,20 +10,28 @@ from starlette.types import Scope
 
 from verifier_service.bootstrap import Service
 from verifier_service.bootstrap.accounts import Accounts
-from verifier_service.dashboard import account, errors, links, sign_in
+from verifier_service.dashboard import access, account, errors, links, sign_in, single_sign_on
 from verifier_service.dashboard.cookies import HOME
 from verifier_service.dashboard.headers import SafeHeaders
 from verifier_service.dashboard.navigation import first_page
 from verifier_service.dashboard.pages import STATIC
 from verifier_service.dashboard.sessions import Office, Visiting, guard
 from verifier_service.domain.accounts import Viewer
+from verifier_service.oidc import OidcProvider
 
 FOREVER = "public, max-age=31536000, immutable"
 ANY_METHOD = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 start = APIRouter()
 # A new page adds its router here and its entry to ``navigation.ENTRIES``.
-ROUTERS: tuple[APIRouter, ...] = (start, sign_in.router, links.router, account.router)
+ROUTERS: tuple[APIRouter, ...] = (
+    start,
+    sign_in.router,
+    links.router,
+    single_sign_on.router,
+    account.router,
+    access.router,
+)
 
 
 @start.get("/")
@@ -44,13 +52,16 @@ class KeptFiles(StaticFiles):
 
 
 def install(app: FastAPI, service: Service) -> None:
-    """Serve the dashboard from ``app`` below ``/ui``, and send browsers that ask for ``/`` there."""
+    """Serve the dashboard from ``app`` below ``/ui``, and send browsers that ask for ``/`` there.
+
+    Raises ``InvalidInput`` for a sign-on provider that cannot be used as it is set.
+    """
     site = FastAPI(
         openapi_url=None,
         redirect_slashes=False,
         telemetry={"metrics": False, "logs": False, "operation_spans": False, "tracing": False},
     )
-    site.state.office = Office(service, Accounts(service))
+    site.state.office = Office(service, Accounts(service), OidcProvider.of(service.settings))
     errors.install(site)
     for router in ROUTERS:
         site.include_router(router, dependencies=[Depends(guard)])
