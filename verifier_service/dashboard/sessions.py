@@ -106,16 +106,22 @@ def visiting(visit: MaybeVisit) -> Visit:
 Visiting = Annotated[Visit, Depends(visiting)]
 
 
-def viewer(right: Right) -> Callable[[Visit], Viewer]:
-    """A dependency: the viewer, who has the right. Raises ``SignInNeeded``, ``Forbidden``."""
+@dataclass(frozen=True, slots=True)
+class _Needs:
+    """A dependency; tests find by it which right a route asks for."""
 
-    def found(visit: Visiting) -> Viewer:
+    right: Right
+
+    def __call__(self, visit: Visiting) -> Viewer:
         who = Viewer.of(visit.user)
-        if not who.may(right):
+        if not who.may(self.right):
             raise Forbidden("missing_right", f"your role, {who.role}, does not open this page")
         return who
 
-    return found
+
+def viewer(right: Right) -> Callable[[Visit], Viewer]:
+    """A dependency: the viewer, who has the right. Raises ``SignInNeeded``, ``Forbidden``."""
+    return _Needs(right)
 
 
 Reviewing = Annotated[Viewer, Depends(viewer(Right.REVIEW))]
