@@ -169,7 +169,8 @@ class OidcProvider:
 
     def _identity(self, claims: Mapping[str, Any]) -> Identity:
         held = _at(claims, self._claim)
-        values = {held} if isinstance(held, str) else {one for one in held or () if isinstance(one, str)}
+        listed = held if isinstance(held, list) else [held]
+        values = {one for one in listed if isinstance(one, str)}
         role = next((role for value, role in self._roles.items() if value in values), None)
         if role is None:
             raise Forbidden("no_role", "you have no role here: ask an admin which group opens this service")
