@@ -89,8 +89,14 @@ def create_app(
 
 
 def _telemetry(service: Service) -> TelemetryConfig:
-    """Spans of requests where traces are collected. Never logs, which hold bodies."""
-    config: TelemetryConfig = {"metrics": False, "logs": False, "operation_spans": False}
+    """Spans of requests where traces are collected. Never logs, which hold bodies, and nothing of pages:
+    the address of a one-time link is a secret."""
+    config: TelemetryConfig = {
+        "metrics": False,
+        "logs": False,
+        "operation_spans": False,
+        "exclude": lambda scope: str(scope.get("path", "")).startswith(f"{site.ROOT}/"),
+    }
     if isinstance(service.tracer, OtelTracer):
         return config | {"tracing": True, "tracer_provider": service.tracer.provider}
     return config | {"tracing": False}

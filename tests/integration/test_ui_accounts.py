@@ -309,3 +309,40 @@ def test_cookies_are_bound_to_https_where_browsers_use_it(tmp_path: Path, scheme
     made = asyncio.run(cookie())
     assert made.startswith(f"{prefix}verifier-form=")
     assert ("Secure" in made) is (scheme == "https")
+
+
+def test_a_failure_of_ours_is_a_page_with_the_headers_and_without_the_inside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a secret of the inside")
+
+    async def answer() -> httpx.Response:
+        async with server.in_process(tmp_path) as client:
+            monkeypatch.setattr("verifier_service.bootstrap.accounts.Accounts.visit", fail)
+            return await client.get("/ui/account", headers={"Cookie": f"{surfing.SESSION}=x"})
+
+    got = asyncio.run(answer())
+    assert (got.status_code, "the number" in got.text) == (500, True)
+    assert "secret" not in got.text
+    assert "Content-Security-Policy" in got.headers
+
+
+@pytest.mark.parametrize("login", ["a\x00b", "A B", "é" * 30, "'; DROP TABLE users; --"])
+def test_what_cannot_be_a_login_is_nobodys(site: Server, login: str) -> None:
+    assert Surfer(site.url).sign_in(login).status_code == 401
+
+
+def test_strangers_send_small_forms(site: Server) -> None:
+    who = Surfer(site.url)
+    for form in ({"login": "x" * 10_000}, {f"f{number}": "x" for number in range(50)}):
+        assert who.post("/ui/login", form, page="/ui/login").status_code == 400
+
+
+def test_single_sign_on_that_is_half_set_up_stops_the_start(tmp_path: Path) -> None:
+    for settings, words in (
+        ({"oidc_issuer": "https://id.example"}, "VERIFIER_OIDC_CLIENT_ID"),
+        ({"oidc_issuer": "https://id.example", "oidc_client_id": "x"}, "VERIFIER_OIDC_ROLES"),
+    ):
+        with pytest.raises(RuntimeError, match=words):
+            server.start(tmp_path, **settings)

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from verifier_service.bootstrap.units import Service
-from verifier_service.domain.accounts import AccountAction, NewUser, Session, TicketKind, User, UserChange
-from verifier_service.domain.errors import InvalidInput, NotFound, SignInRefused
+from verifier_service.domain.accounts import (
+    LOGIN_PATTERN,
+    AccountAction,
+    NewUser,
+    Session,
+    TicketKind,
+    User,
+    UserChange,
+)
+from verifier_service.domain.errors import Contended, InvalidInput, NotFound, SignInRefused, Unavailable
 from verifier_service.domain.passwords import Passwords, check_password
 from verifier_service.domain.ports.accounts import Credential, Visit
 from verifier_service.domain.ports.store import Transaction
@@ -57,6 +67,7 @@ class Accounts:
 
     def log_in(self, login: str, password: str, place: Place) -> Opened:
         """Open a session. Raises ``SignInRefused`` or ``LockedOut``, alike for logins that do not exist."""
+        login = login if re.fullmatch(LOGIN_PATTERN, login) else ""  # nobody's
         with self._service.store.read() as tx:
             sign_in.require_unlocked(tx, login, place.address)
             found = tx.users.find(login)
@@ -66,6 +77,8 @@ class Accounts:
         renewed = self._renewed(found, password)
 
         def opened(tx: Transaction) -> Opened:
+            # Of many tries at the same time only the first few may succeed.
+            sign_in.require_unlocked(tx, login, place.address)
             known = tx.users.find(login)
             if known is None or known.user.disabled_at or known.password_hash != _hash_of(found):
                 raise SignInRefused("bad_sign_in", "the account was changed at this moment; try again")
@@ -98,7 +111,8 @@ class Accounts:
             visit, stale = sign_in.find_session(tx, token, self._idle_s)
         if visit is not None and stale:
             session = visit.session.id
-            self._service.unit(lambda tx: tx.sessions.touch(session))
+            with suppress(Contended, Unavailable):  # the page is worth more than the note
+                self._service.unit(lambda tx: tx.sessions.touch(session))
         return visit
 
     def log_out(self, token: str) -> None:

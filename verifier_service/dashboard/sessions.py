@@ -25,7 +25,8 @@ from verifier_service.oidc import OidcProvider
 PUBLIC = frozenset({"/ui/login", "/ui/setup", "/ui/password", "/ui/oidc", "/ui/oidc/callback"})
 SAFE_METHODS = ("GET", "HEAD")
 TOKEN_FIELD, TOKEN_HEADER = "csrf", "X-CSRF-Token"
-MAX_FIELDS, MAX_FILES, MAX_FIELD_BYTES = 500, 8, 262_144
+LIMITS = {"max_fields": 500, "max_files": 8, "max_part_size": 262_144}
+OF_STRANGERS = {"max_fields": 20, "max_files": 0, "max_part_size": 8_192}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,9 @@ async def guard(request: Request, visit: MaybeVisit) -> None:
     expected = [] if visit is None else [visit.csrf]
     if public and (anonymous := read_cookie(request, FORM)):
         expected.append(anonymous)
-    sent = request.headers.get(TOKEN_HEADER) or await _token_field(request)
+    sent = request.headers.get(TOKEN_HEADER) or await _token_field(
+        request, OF_STRANGERS if public else LIMITS
+    )
     if not any(hmac.compare_digest(one.encode(), sent.encode()) for one in expected):
         raise FormRefused("this form is out of date: reload the page and try again")
 
@@ -157,7 +160,7 @@ def _require_own_origin(request: Request) -> None:
         raise FormRefused("this was sent from another site")
 
 
-async def _token_field(request: Request) -> str:
-    form = await request.form(max_fields=MAX_FIELDS, max_files=MAX_FILES, max_part_size=MAX_FIELD_BYTES)
+async def _token_field(request: Request, limits: dict[str, int]) -> str:
+    form = await request.form(**limits)
     value = form.get(TOKEN_FIELD)
     return value if isinstance(value, str) else ""

@@ -19,6 +19,7 @@ from verifier_service.dashboard.sessions import Office, Visiting, guard
 from verifier_service.domain.accounts import Viewer
 from verifier_service.oidc import OidcProvider
 
+ROOT = "/ui"
 FOREVER = "public, max-age=31536000, immutable"
 ANY_METHOD = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
@@ -66,10 +67,10 @@ def install(app: FastAPI, service: Service) -> None:
     for router in ROUTERS:
         site.include_router(router, dependencies=[Depends(guard)])
     site.mount("/static", KeptFiles(directory=STATIC))
-    site.add_middleware(SafeHeaders)
     app.add_route("/", _to_pages, methods=ANY_METHOD, include_in_schema=False)
-    app.add_route("/ui", _to_pages, methods=["GET", "HEAD"], include_in_schema=False)
-    app.mount("/ui", site)
+    app.add_route(ROOT, _to_pages, methods=["GET", "HEAD"], include_in_schema=False)
+    # Around the whole of it, so that a page about an error of ours has the headers, too.
+    app.mount(ROOT, SafeHeaders(site))
 
 
 async def _to_pages(request: Request) -> Response:
