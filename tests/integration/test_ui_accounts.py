@@ -13,6 +13,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from sqlalchemy import text
 
 from tests.support import server, surfing
@@ -346,3 +348,24 @@ def test_single_sign_on_that_is_half_set_up_stops_the_start(tmp_path: Path) -> N
     ):
         with pytest.raises(RuntimeError, match=words):
             server.start(tmp_path, **settings)
+
+
+def test_traces_hold_nothing_of_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address of a one-time link is a secret, and spans hold addresses."""
+    exporter = InMemorySpanExporter()
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+
+    async def ask() -> None:
+        async with server.in_process(tmp_path, tracing="true") as client:
+            transport: Any = client._transport
+            tracer = transport.app.state.context.service.tracer
+            tracer.provider._active_span_processor._span_processors = ()
+            tracer.provider.add_span_processor(SimpleSpanProcessor(exporter))
+            await client.get("/v1/runs?limit=1")
+            for path in ("/ui/setup", "/ui/password", "/ui/nothing"):
+                await client.get(f"{path}?token=of-a-link")
+
+    asyncio.run(ask())
+    spans = [span.to_json() for span in exporter.get_finished_spans()]
+    assert any("/v1/runs" in span for span in spans)
+    assert not any("/ui" in span or "of-a-link" in span for span in spans)
