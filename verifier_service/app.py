@@ -31,7 +31,7 @@ from verifier_service.api.waiting import Hub
 from verifier_service.bootstrap import Service
 from verifier_service.bootstrap.accounts import Accounts, setup_url
 from verifier_service.dashboard import site
-from verifier_service.domain.errors import Unauthenticated
+from verifier_service.domain.errors import InvalidInput, Unauthenticated
 from verifier_service.observability import configure_logging
 from verifier_service.services import tenants
 from verifier_service.settings import Settings
@@ -89,8 +89,14 @@ def create_app(
 
 
 def _telemetry(service: Service) -> TelemetryConfig:
-    """Spans of requests where traces are collected. Never logs, which hold bodies."""
-    config: TelemetryConfig = {"metrics": False, "logs": False, "operation_spans": False}
+    """Spans of requests where traces are collected. Never logs, which hold bodies, and nothing of pages:
+    the address of a one-time link is a secret."""
+    config: TelemetryConfig = {
+        "metrics": False,
+        "logs": False,
+        "operation_spans": False,
+        "exclude": lambda scope: str(scope.get("path", "")).startswith(f"{site.ROOT}/"),
+    }
     if isinstance(service.tracer, OtelTracer):
         return config | {"tracing": True, "tracer_provider": service.tracer.provider}
     return config | {"tracing": False}
@@ -162,11 +168,7 @@ def _serve(service: Service, listener: socket.socket) -> None:
     supervisor.start()
     workers = [thread for thread in threading.enumerate() if thread.name.startswith(OWNER_PREFIX)]
     try:
-        app = create_app(
-            service,
-            alive=lambda: all(thread.is_alive() for thread in workers),
-            foresight=service.settings.foresees,
-        )
+        app = _application(service, lambda: all(thread.is_alive() for thread in workers))
         config = uvicorn.Config(
             app,
             http=protocol(raise_file_limit()),
@@ -249,6 +251,13 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
 
 def _url(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _application(service: Service, alive: Callable[[], bool]) -> FastAPI:
+    try:
+        return create_app(service, alive=alive, foresight=service.settings.foresees)
+    except InvalidInput as error:
+        raise CannotStart(f"{error.field}: {error.message}") from error
 
 
 def _invitation(accounts: Accounts, url: str) -> str:

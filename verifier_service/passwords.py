@@ -13,8 +13,10 @@ from argon2.profiles import RFC_9106_LOW_MEMORY
 from verifier_service.domain.errors import Contended
 
 AT_A_TIME = 2  # each takes 64 MiB
+IN_LINE = 6  # of the threads that serve requests, those that may be held up here
 PATIENCE_S = 10.0
 # One limit for the process, whoever asks: a flood of sign-ins must leave room for the service.
+_line = threading.BoundedSemaphore(IN_LINE)
 _turns = threading.BoundedSemaphore(AT_A_TIME)
 
 
@@ -53,9 +55,15 @@ class Argon2Passwords:
 
 @contextmanager
 def _turn() -> Iterator[None]:
-    if not _turns.acquire(timeout=PATIENCE_S):
-        raise Contended("too_many_sign_ins", "too many people sign in at this moment; try again")
+    busy = Contended("too_many_sign_ins", "too many people sign in at this moment; try again")
+    if not _line.acquire(blocking=False):
+        raise busy
     try:
-        yield
+        if not _turns.acquire(timeout=PATIENCE_S):
+            raise busy
+        try:
+            yield
+        finally:
+            _turns.release()
     finally:
-        _turns.release()
+        _line.release()

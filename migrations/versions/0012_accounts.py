@@ -60,7 +60,7 @@ def upgrade() -> None:
         sa.Column("login", sa.Text(), nullable=True),
         sa.Column("body", sa.Text(), nullable=False),
         sa.Column("expires_at", sa.Double(), nullable=False),
-        sa.CheckConstraint("kind IN ('setup', 'password', 'oidc')", name=op.f("ck_tickets_kind")),
+        sa.CheckConstraint("kind IN ('setup', 'password')", name=op.f("ck_tickets_kind")),
         sa.PrimaryKeyConstraint("token_hash", name=op.f("pk_tickets")),
     )
     op.create_table(

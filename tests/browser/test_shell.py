@@ -45,3 +45,31 @@ def test_the_theme_is_kept(page: Page, site: BrowserServer) -> None:
     page.reload()
     assert page.locator("html").get_attribute("data-theme") == chosen
     page.emulate_media(reduced_motion="reduce", color_scheme="dark")
+
+
+SEND = "htmx.ajax('POST', '/ui/access/users/link', {source: 'main', target: '#messages'})"
+
+
+def test_what_scripts_send_carries_the_token_and_errors_are_told(page: Page, site: BrowserServer) -> None:
+    site.signed_in(page, "admin", "/ui/account")
+    with page.expect_response("**/ui/access/users/link") as sent:
+        page.evaluate(SEND)
+    assert sent.value.status == 422
+    message = page.locator("#messages .message.bad")
+    expect(message).to_contain_text("Login: this is needed.")
+    page.context.clear_cookies()
+    page.evaluate(SEND)
+    expect(message).to_have_text("Sign in to go on; your session may have ended")
+    axe_in_both_themes(page)
+
+
+def test_a_page_with_unsent_changes_is_not_left_by_mistake(page: Page, site: BrowserServer) -> None:
+    site.signed_in(page, "admin", "/ui/access")
+    page.get_by_label("Login").press_sequentially("half")
+    page.once("dialog", lambda dialog: dialog.dismiss())
+    with page.expect_event("dialog") as asked:
+        page.get_by_role("link", name="Access").click(no_wait_after=True)
+    assert asked.value.type == "beforeunload"
+    expect(page.get_by_label("Login")).to_have_value("half")
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.goto(f"{site.url}/ui/account")

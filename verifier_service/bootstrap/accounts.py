@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from verifier_service.bootstrap.units import Service
-from verifier_service.domain.accounts import AccountAction, NewUser, Session, TicketKind, User, UserChange
-from verifier_service.domain.errors import InvalidInput, NotFound, SignInRefused
+from verifier_service.domain.accounts import (
+    LOGIN_PATTERN,
+    AccountAction,
+    NewUser,
+    Session,
+    TicketKind,
+    User,
+    UserChange,
+)
+from verifier_service.domain.errors import Contended, InvalidInput, NotFound, SignInRefused, Unavailable
 from verifier_service.domain.passwords import Passwords, check_password
 from verifier_service.domain.ports.accounts import Credential, Visit
 from verifier_service.domain.ports.store import Transaction
+from verifier_service.domain.runs import Key, Scope
+from verifier_service.oidc import Identity
 from verifier_service.passwords import Argon2Passwords
-from verifier_service.services import accounts, sign_in
+from verifier_service.services import accounts, sign_in, tenants
 from verifier_service.services.sign_in import Opened
+from verifier_service.services.tenants import NewKey
+from verifier_service.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +38,14 @@ class Place:
     address: str
     agent: str = ""
     before: str | None = None
+
+
+def base_url(settings: Settings) -> str:
+    """Where the server of these settings is reached: its public address, else its port on this machine."""
+    if settings.public_url is not None:
+        return settings.public_url.rstrip("/")
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"http://{host}:{settings.port}"
 
 
 def setup_url(url: str, token: str) -> str:
@@ -44,6 +67,7 @@ class Accounts:
 
     def log_in(self, login: str, password: str, place: Place) -> Opened:
         """Open a session. Raises ``SignInRefused`` or ``LockedOut``, alike for logins that do not exist."""
+        login = login if re.fullmatch(LOGIN_PATTERN, login) else ""  # nobody's
         with self._service.store.read() as tx:
             sign_in.require_unlocked(tx, login, place.address)
             found = tx.users.find(login)
@@ -53,6 +77,8 @@ class Accounts:
         renewed = self._renewed(found, password)
 
         def opened(tx: Transaction) -> Opened:
+            # Of many tries at the same time only the first few may succeed.
+            sign_in.require_unlocked(tx, login, place.address)
             known = tx.users.find(login)
             if known is None or known.user.disabled_at or known.password_hash != _hash_of(found):
                 raise SignInRefused("bad_sign_in", "the account was changed at this moment; try again")
@@ -62,9 +88,22 @@ class Accounts:
 
         return self._service.unit(opened)
 
-    def open_known(self, tx: Transaction, user: User, place: Place) -> Opened:
-        """A session for somebody whom a provider vouches for."""
-        return self._open(tx, user, place)
+    def log_in_known(self, identity: Identity, place: Place) -> Opened:
+        """A session for somebody whom the provider vouches for; see ``services.accounts.know``."""
+
+        def opened(tx: Transaction) -> Opened:
+            user = accounts.know(
+                tx,
+                self._service.settings.project,
+                login=identity.login,
+                name=identity.name,
+                role=identity.role,
+                issuer=identity.issuer,
+                subject=identity.subject,
+            )
+            return self._open(tx, user, place)
+
+        return self._service.unit(opened)
 
     def visit(self, token: str) -> Visit | None:
         """Whose session this is; notes that it was seen."""
@@ -72,7 +111,8 @@ class Accounts:
             visit, stale = sign_in.find_session(tx, token, self._idle_s)
         if visit is not None and stale:
             session = visit.session.id
-            self._service.unit(lambda tx: tx.sessions.touch(session))
+            with suppress(Contended, Unavailable):  # the page is worth more than the note
+                self._service.unit(lambda tx: tx.sessions.touch(session))
         return visit
 
     def log_out(self, token: str) -> None:
@@ -135,6 +175,29 @@ class Accounts:
             return self._open(tx, visit.user, place)
 
         return self._service.unit(changed)
+
+    def create_key(
+        self, project: str, name: str, scopes: Collection[Scope], by: str, owner: str | None = None
+    ) -> NewKey:
+        """Make an API key; its token is returned this once. ``owner``: who reviews through it."""
+
+        def made(tx: Transaction) -> NewKey:
+            new = tenants.create_key(tx, project, name, scopes, owner)
+            detail = f"{name}: {', '.join(sorted(scopes))}"
+            tx.users.note(project, by, AccountAction.KEY_CREATED, new.key.id, detail)
+            return new
+
+        return self._service.unit(made)
+
+    def revoke_key(self, project: str, key_id: str, by: str) -> Key:
+        """Revoke an API key (idempotent). Raises ``NotFound``."""
+
+        def revoked(tx: Transaction) -> Key:
+            key = tx.keys.revoke(project, key_id)
+            tx.users.note(project, by, AccountAction.KEY_REVOKED, key.id, key.name)
+            return key
+
+        return self._service.unit(revoked)
 
     def make_setup_link(self) -> str | None:
         """A token for the first admin of the server's project; None where there is one."""

@@ -34,7 +34,7 @@ class OwnPassword(Form):
 class OneSession(Form):
     """Which session to end."""
 
-    session: Annotated[int, Field(ge=1, le=2**62, strict=False)]
+    session: Annotated[int, Field(ge=1, le=2**62)]
 
 
 @router.get("")

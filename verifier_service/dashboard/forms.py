@@ -26,7 +26,7 @@ class Filled(Generic[M]):
     def read(self) -> M:
         """The request it makes. Raises ``InvalidInput`` naming the field and its limit."""
         try:
-            return self.model.model_validate_strings(dict(self.raw))
+            return self.model.model_validate(dict(self.raw), strict=False)
         except ValidationError as error:
             raise _refused(self.model, error) from error
 

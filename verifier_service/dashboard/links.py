@@ -11,7 +11,7 @@ from pydantic import Field
 from verifier_service.dashboard.cookies import HOME
 from verifier_service.dashboard.errors import status_of
 from verifier_service.dashboard.forms import Filled, form_of
-from verifier_service.dashboard.pages import render
+from verifier_service.dashboard.pages import base_of, render
 from verifier_service.dashboard.sessions import InOffice, InPlace
 from verifier_service.dashboard.sign_in import enter
 from verifier_service.domain.accounts import Login, Name, Password, TicketKind
@@ -105,6 +105,11 @@ def set_password(
         page = {"token": token, "login": login, "problem": error}
         return render(request, "password.html", None, status=status_of(error), **page)
     return enter(request, opened, HOME, "Your password is set, and you are signed in.")
+
+
+def link_to(request: Request, page: str, token: str) -> str:
+    """The address of a one-time link, as browsers elsewhere reach this service."""
+    return f"{base_of(request)}/ui/{page}?token={token}"
 
 
 def require_same(password: str, again: str) -> None:

@@ -95,6 +95,13 @@ def render(
     return response
 
 
+def base_of(request: Request) -> str:
+    """The address under which browsers reach this service."""
+    public = request.app.state.office.service.settings.public_url
+    base: str = public or f"{request.url.scheme}://{request.headers.get('Host', '')}"
+    return base.rstrip("/")
+
+
 def redirect(request: Request, path: str, notice: str | None = None) -> Response:
     """Go on to another page of ours after a form, and say there what was done."""
     response = RedirectResponse(path, status_code=303)

@@ -20,11 +20,13 @@ from verifier_service.dashboard.cookies import FORM, SESSION, read_cookie
 from verifier_service.domain.accounts import Right, Viewer
 from verifier_service.domain.errors import Forbidden, Unauthenticated
 from verifier_service.domain.ports.accounts import Visit
+from verifier_service.oidc import OidcProvider
 
 PUBLIC = frozenset({"/ui/login", "/ui/setup", "/ui/password", "/ui/oidc", "/ui/oidc/callback"})
 SAFE_METHODS = ("GET", "HEAD")
 TOKEN_FIELD, TOKEN_HEADER = "csrf", "X-CSRF-Token"
-MAX_FIELDS, MAX_FILES, MAX_FIELD_BYTES = 500, 8, 262_144
+LIMITS = {"max_fields": 500, "max_files": 8, "max_part_size": 262_144}
+OF_STRANGERS = {"max_fields": 20, "max_files": 0, "max_part_size": 8_192}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class Office:
 
     service: Service
     accounts: Accounts
+    provider: OidcProvider | None = None
 
 
 class SignInNeeded(Unauthenticated):
@@ -89,7 +92,9 @@ async def guard(request: Request, visit: MaybeVisit) -> None:
     expected = [] if visit is None else [visit.csrf]
     if public and (anonymous := read_cookie(request, FORM)):
         expected.append(anonymous)
-    sent = request.headers.get(TOKEN_HEADER) or await _token_field(request)
+    sent = request.headers.get(TOKEN_HEADER) or await _token_field(
+        request, OF_STRANGERS if public else LIMITS
+    )
     if not any(hmac.compare_digest(one.encode(), sent.encode()) for one in expected):
         raise FormRefused("this form is out of date: reload the page and try again")
 
@@ -104,16 +109,22 @@ def visiting(visit: MaybeVisit) -> Visit:
 Visiting = Annotated[Visit, Depends(visiting)]
 
 
-def viewer(right: Right) -> Callable[[Visit], Viewer]:
-    """A dependency: the viewer, who has the right. Raises ``SignInNeeded``, ``Forbidden``."""
+@dataclass(frozen=True, slots=True)
+class _Needs:
+    """A dependency; tests find by it which right a route asks for."""
 
-    def found(visit: Visiting) -> Viewer:
+    right: Right
+
+    def __call__(self, visit: Visiting) -> Viewer:
         who = Viewer.of(visit.user)
-        if not who.may(right):
+        if not who.may(self.right):
             raise Forbidden("missing_right", f"your role, {who.role}, does not open this page")
         return who
 
-    return found
+
+def viewer(right: Right) -> Callable[[Visit], Viewer]:
+    """A dependency: the viewer, who has the right. Raises ``SignInNeeded``, ``Forbidden``."""
+    return _Needs(right)
 
 
 Reviewing = Annotated[Viewer, Depends(viewer(Right.REVIEW))]
@@ -149,7 +160,7 @@ def _require_own_origin(request: Request) -> None:
         raise FormRefused("this was sent from another site")
 
 
-async def _token_field(request: Request) -> str:
-    form = await request.form(max_fields=MAX_FIELDS, max_files=MAX_FILES, max_part_size=MAX_FIELD_BYTES)
+async def _token_field(request: Request, limits: dict[str, int]) -> str:
+    form = await request.form(**limits)
     value = form.get(TOKEN_FIELD)
     return value if isinstance(value, str) else ""

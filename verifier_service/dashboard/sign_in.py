@@ -18,9 +18,9 @@ from verifier_service.dashboard.cookies import (
 from verifier_service.dashboard.errors import status_of
 from verifier_service.dashboard.forms import Filled, form_of
 from verifier_service.dashboard.pages import redirect, render
-from verifier_service.dashboard.sessions import InOffice, InPlace, MaybeVisit, Visiting
+from verifier_service.dashboard.sessions import InOffice, InPlace, MaybeVisit, Office, Visiting
 from verifier_service.domain.accounts import Password
-from verifier_service.domain.errors import InvalidInput, Unauthenticated
+from verifier_service.domain.errors import InvalidInput, LockedOut, Unauthenticated, VerificationError
 from verifier_service.domain.records import Request as Form
 from verifier_service.services.sign_in import Opened
 
@@ -36,11 +36,11 @@ class SignIn(Form):
 
 
 @router.get("/login")
-def login_page(request: Request, visit: MaybeVisit, next: str | None = None) -> Response:
+def login_page(request: Request, visit: MaybeVisit, office: InOffice, next: str | None = None) -> Response:
     """The form; who is signed in already goes on."""
     if visit is not None:
         return redirect(request, safe_next(next))
-    return render(request, "login.html", None, next=safe_next(next), login="", problem=None)
+    return _form(request, office, safe_next(next))
 
 
 @router.post("/login")
@@ -56,9 +56,7 @@ def sign_in(
         form = sent.read()
         opened = office.accounts.log_in(form.login.strip().lower(), form.password, place)
     except (InvalidInput, Unauthenticated) as error:
-        login = str(sent.raw.get("login", ""))[:64]
-        status = status_of(error)
-        return render(request, "login.html", None, status=status, next=wanted, login=login, problem=error)
+        return _form(request, office, wanted, str(sent.raw.get("login", ""))[:64], error)
     return enter(request, opened, wanted)
 
 
@@ -78,4 +76,15 @@ def enter(request: Request, opened: Opened, path: str, notice: str | None = None
     lasts = int((session.expires_at - session.created_at).total_seconds())
     set_cookie(request, response, SESSION, opened.token, max_age=lasts)
     drop_cookie(request, response, FORM)
+    return response
+
+
+def _form(
+    request: Request, office: Office, wanted: str, login: str = "", problem: VerificationError | None = None
+) -> Response:
+    page = {"next": wanted, "login": login, "problem": problem, "sso": office.provider is not None}
+    status = 200 if problem is None else status_of(problem)
+    response = render(request, "login.html", None, status=status, **page)
+    if isinstance(problem, LockedOut):
+        response.headers["Retry-After"] = str(problem.retry_after_s)
     return response

@@ -10,14 +10,27 @@ from starlette.types import Scope
 
 from verifier_service.bootstrap import Service
 from verifier_service.bootstrap.accounts import Accounts
-from verifier_service.dashboard import account, desk, desk_all, desk_item, errors, lab, links, sign_in
+from verifier_service.dashboard import (
+    access,
+    account,
+    desk,
+    desk_all,
+    desk_item,
+    errors,
+    lab,
+    links,
+    sign_in,
+    single_sign_on,
+)
 from verifier_service.dashboard.cookies import HOME
 from verifier_service.dashboard.headers import SafeHeaders
 from verifier_service.dashboard.navigation import first_page
 from verifier_service.dashboard.pages import STATIC
 from verifier_service.dashboard.sessions import Office, Visiting, guard
 from verifier_service.domain.accounts import Viewer
+from verifier_service.oidc import OidcProvider
 
+ROOT = "/ui"
 FOREVER = "public, max-age=31536000, immutable"
 ANY_METHOD = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
@@ -27,7 +40,9 @@ ROUTERS: tuple[APIRouter, ...] = (
     start,
     sign_in.router,
     links.router,
+    single_sign_on.router,
     account.router,
+    access.router,
     desk.router,
     desk_all.router,
     desk_item.router,
@@ -53,21 +68,24 @@ class KeptFiles(StaticFiles):
 
 
 def install(app: FastAPI, service: Service) -> None:
-    """Serve the dashboard from ``app`` below ``/ui``, and send browsers that ask for ``/`` there."""
+    """Serve the dashboard from ``app`` below ``/ui``, and send browsers that ask for ``/`` there.
+
+    Raises ``InvalidInput`` for a sign-on provider that cannot be used as it is set.
+    """
     site = FastAPI(
         openapi_url=None,
         redirect_slashes=False,
         telemetry={"metrics": False, "logs": False, "operation_spans": False, "tracing": False},
     )
-    site.state.office = Office(service, Accounts(service))
+    site.state.office = Office(service, Accounts(service), OidcProvider.of(service.settings))
     errors.install(site)
     for router in ROUTERS:
         site.include_router(router, dependencies=[Depends(guard)])
     site.mount("/static", KeptFiles(directory=STATIC))
-    site.add_middleware(SafeHeaders)
     app.add_route("/", _to_pages, methods=ANY_METHOD, include_in_schema=False)
-    app.add_route("/ui", _to_pages, methods=["GET", "HEAD"], include_in_schema=False)
-    app.mount("/ui", site)
+    app.add_route(ROOT, _to_pages, methods=["GET", "HEAD"], include_in_schema=False)
+    # Around the whole of it, so that a page about an error of ours has the headers, too.
+    app.mount(ROOT, SafeHeaders(site))
 
 
 async def _to_pages(request: Request) -> Response:

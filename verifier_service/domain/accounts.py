@@ -20,7 +20,9 @@ _LOGIN = "1 to 64 small letters, digits and . _ @ + -, beginning with a letter o
 _NAME = "1 to 100 characters on one line"
 Login = Annotated[str, Field(pattern=LOGIN_PATTERN, description=_LOGIN)]
 Name = Annotated[str, Field(pattern=NAME_PATTERN, description=_NAME)]
-Password = Annotated[str, Field(min_length=1, max_length=MAX_PASSWORD, repr=False)]
+_Secret = Annotated[str, Field(min_length=1, max_length=MAX_PASSWORD)]
+Password = Annotated[_Secret, Field(repr=False)]
+MaybePassword = Annotated[_Secret | None, Field(repr=False)]
 RoleName: TypeAlias = Literal["reviewer", "lead", "operator", "admin"]
 
 
@@ -129,7 +131,7 @@ class NewUser(Request):
     login: Login
     name: Name
     role: RoleName
-    password: Password | None = None
+    password: MaybePassword = None
 
 
 class UserChange(Request):
@@ -138,7 +140,7 @@ class UserChange(Request):
     name: Name | None = None
     role: RoleName | None = None
     disabled: bool | None = None
-    password: Password | None = None
+    password: MaybePassword = None
 
 
 class TicketKind(StrEnum):
@@ -146,4 +148,3 @@ class TicketKind(StrEnum):
 
     SETUP = "setup"
     PASSWORD = "password"  # noqa: S105 - the name of a kind
-    OIDC = "oidc"

@@ -53,12 +53,16 @@ def check_password(password: str, login: str, *, field: str = "password") -> Non
     if len(password) > MAX_PASSWORD:
         raise InvalidInput("too_long", f"a password has at most {MAX_PASSWORD} characters", field=field)
     folded = password.casefold()
-    letters = "".join(found for found in folded if found.isalpha())
+    letters = _letters(folded)
     local = login.casefold().partition("@")[0]
-    if folded in {login.casefold(), local} or (letters and letters == local):
+    if folded in {login.casefold(), local} or (letters and letters == _letters(local)):
         raise InvalidInput("is_login", "the password must not be the login", field=field)
     if letters in _COMMON or len(set(folded)) < _MIN_DIFFERENT or _is_sequence(folded):
         raise InvalidInput("too_common", "this password is among the first that are tried", field=field)
+
+
+def _letters(text: str) -> str:
+    return "".join(found for found in text if found.isalpha())
 
 
 def _is_sequence(text: str) -> bool:

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from verifier_service.domain.accounts import AccountAction, NewUser, Role, TicketKind, User, UserChange
-from verifier_service.domain.errors import Conflict, LinkRefused, NotFound
+from verifier_service.domain.accounts import (
+    AccountAction,
+    NewUser,
+    Role,
+    RoleName,
+    TicketKind,
+    User,
+    UserChange,
+)
+from verifier_service.domain.errors import Conflict, LinkRefused, NotFound, SignInRefused
 from verifier_service.domain.ports.accounts import Ticket
 from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.tokens import new_token, token_hash
@@ -30,12 +38,26 @@ def add(tx: Transaction, project: str, wanted: NewUser, password_hash: str | Non
     return user
 
 
-def add_known(
-    tx: Transaction, project: str, *, login: str, name: str, role: Role, issuer: str, subject: str
+def know(
+    tx: Transaction, project: str, *, login: str, name: str, role: RoleName, issuer: str, subject: str
 ) -> User:
-    """Add a user whom a provider vouches for. Raises ``Conflict`` when the login is taken."""
-    user = tx.users.add(project=project, login=login, name=name, role=role, issuer=issuer, subject=subject)
-    tx.users.note(project, issuer, AccountAction.CREATED, login, role.value)
+    """The user whom a provider knows as ``subject``, made if new, with the role that the provider says. A
+    login that somebody else has gets a suffix: accounts are never joined by name.
+
+    Raises ``SignInRefused`` for a disabled user, ``Conflict`` where no active admin would be left.
+    """
+    known = tx.users.by_subject(issuer, subject)
+    if known is not None:
+        if known.disabled_at is not None:
+            raise SignInRefused("bad_sign_in", "this account is disabled")
+        if known.role is Role(role):
+            return known
+        return change(tx, known.project, known.login, UserChange(role=role), None, issuer)
+    free = login if tx.users.find(login) is None else f"{login}-{token_hash(subject)[:8]}"
+    user = tx.users.add(
+        project=project, login=free, name=name, role=Role(role), issuer=issuer, subject=subject
+    )
+    tx.users.note(project, issuer, AccountAction.CREATED, user.login, role)
     return user
 
 

@@ -38,12 +38,12 @@ def require_unlocked(tx: Transaction, login: str, address: str) -> None:
 
 def note_failure(tx: Transaction, login: str, address: str) -> LockedOut | None:
     """Count a wrong sign-in; the lock-out that follows, if one does."""
-    now = tx.now()
     of_login, of_address = _subjects(login, address)
     untils = (
         tx.sign_ins.fail(of_login, OF_LOGIN).locked_until,
         tx.sign_ins.fail(of_address, OF_ADDRESS).locked_until,
     )
+    now = tx.now()
     longest = max((one for one in untils if one is not None), default=now)
     return _locked(longest - now) if longest > now else None
 
