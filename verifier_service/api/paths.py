@@ -46,5 +46,10 @@ LadderName = Annotated[PathId, Path(description="The ladder's name; a slash in i
 ReviewId = Annotated[PathId, Path(description="The review's id.")]
 AlarmId = Annotated[PathId, Path(description="The alarm's id.")]
 ImportId = Annotated[PathId, Path(description="The import's id; a slash in it is written %2F.")]
+CheckKey = Annotated[
+    str,
+    StringConstraints(pattern=r"^[0-9a-f]{1,64}$"),
+    Path(description="The check's key, as a case shows it."),
+]
 RetractionId = Annotated[PathId, Path(description="The retraction's id; a slash in it is written %2F.")]
 KeyId = Annotated[PathId, Path(description="The key's id, the part of a token before the dot.")]

@@ -6,6 +6,7 @@ from fastapi import APIRouter
 
 from verifier_service.api import (
     cases,
+    checks,
     groups,
     growth,
     health,
@@ -15,6 +16,7 @@ from verifier_service.api import (
     lab_results,
     ladders,
     metrics,
+    overview,
     retention,
     retractions,
     reviews,
@@ -32,6 +34,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     trajectories.router,
     growth.router,
     scoring.router,
+    overview.router,
     cases.router,
     rewards.router,
     stream.router,
@@ -46,6 +49,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     lab_results.router,
     keys.router,
     workers.router,
+    checks.router,
     retractions.router,
     webhooks.router,
     health.router,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
+from verifier_service.bootstrap.snapshots import Snapshots
 from verifier_service.domain.errors import Contended, InvalidInput
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.models import LadderKey
@@ -97,6 +98,7 @@ class Service:
     patience: Patience
     defaults: RunSpec = field(default_factory=RunSpec)
     host: str = field(default_factory=socket.gethostname)
+    snapshots: Snapshots = field(default_factory=Snapshots)
 
     def submit_in(
         self,
@@ -331,9 +333,8 @@ class Service:
             rest |= settle.settle(tx, self.beliefs, touched.draining, correcting=True)
             issued = len(rest) + len(followed.issued.keys() & set(touched.reopened))
             retract.note_records(tx, project, retraction, issued)
-            places = {
-                (case.standing.project, case.standing.run) for case in (*touched.closed, *touched.draining)
-            }
+            corrected = (*touched.closed, *touched.draining)
+            places = {(case.standing.project, case.standing.run) for case in corrected}
             return touched.done, followed._replace(told=followed.told | places)
 
         done, followed = self.unit(step)
