@@ -40,6 +40,7 @@ LADDER = {
     "tiers": {"fast": [{"use": "hostile"}]},
 }
 INTEGRAL = "1.0 is an integer in JSON Schema, and is not read as one"
+PASSWORDS = "a password is not the login, and not among those that everybody tries"
 PLATE = {"name": "P1", "wells": [{"well": "A1", "role": "blank"}]}
 # What fits the schema may be refused by rules between fields, with 422 and a name; the written request
 # below reaches 2xx.
@@ -56,6 +57,8 @@ RULES_BEYOND = {
     "GET /v1/runs/{run}/trajectories": "a cursor comes from the page before",
     "GET /v1/checks/stuck": "a cursor comes from the page before",
     "GET /v1/checks/failed": "a cursor comes from the page before",
+    "POST /v1/users": PASSWORDS,
+    "PATCH /v1/users/{login}": PASSWORDS,
     "POST /v1/retractions": "either checks or a verifier is named, and what is kept is verified again",
 }
 # A wrong item of a batch costs itself only: the answer is 200 and names it.
@@ -102,6 +105,11 @@ class Stage:
         """A key to revoke."""
         made = self.http.post("/v1/keys", json={"name": "k", "scopes": ["gold"]})
         return str(made.json()["key"]["id"])
+
+    def user(self) -> str:
+        """Somebody to change."""
+        made = self.http.post("/v1/users", json={"login": fresh("u"), "name": "U", "role": "reviewer"})
+        return str(made.raise_for_status().json()["login"])
 
     def retraction(self) -> str:
         """A retraction of nothing."""
@@ -173,6 +181,8 @@ WRITTEN: dict[str, Callable[[Stage], dict[str, Any]]] = {
     "POST /v1/lab-results": _with({"plates": [PLATE], "rows": [{"candidate": "C", "verdict": "accept"}]}),
     "GET /v1/lab-results/{id}": _path(id=Stage.lab_import),
     "DELETE /v1/keys/{key}": _path(key=Stage.key),
+    "POST /v1/users": lambda stage: _with({"login": fresh("u"), "name": "U", "role": "lead"})(stage),
+    "PATCH /v1/users/{login}": _with({"role": "lead"}, login=Stage.user),
     "POST /v1/alarms/{alarm}/clear": _path(alarm=Stage.alarm),
     "POST /v1/webhooks": _with({"url": WEBHOOK}),
     "GET /v1/webhooks/{webhook}": _path(webhook=Stage.webhook),

@@ -52,4 +52,5 @@ CheckKey = Annotated[
     Path(description="The check's key, as a case shows it."),
 ]
 RetractionId = Annotated[PathId, Path(description="The retraction's id; a slash in it is written %2F.")]
+LoginName = Annotated[PathId, Path(description="The user's login.")]
 KeyId = Annotated[PathId, Path(description="The key's id, the part of a token before the dot.")]

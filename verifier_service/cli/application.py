@@ -21,6 +21,7 @@ from verifier_service.cli import (
     server,
     submit,
     trial,
+    users,
     webhooks,
     workers,
 )
@@ -71,6 +72,7 @@ app.command("conformance")(conformance.conformance)
 app.add_typer(ladders.app, name="ladders", no_args_is_help=True)
 app.command("verifiers")(ladders.verifiers)
 app.add_typer(keys.app, name="keys", no_args_is_help=True)
+app.add_typer(users.app, name="users", no_args_is_help=True)
 app.add_typer(runs.app, name="runs", no_args_is_help=True)
 app.add_typer(reviews.app, name="reviews", no_args_is_help=True)
 app.add_typer(lab.app, name="lab", no_args_is_help=True)

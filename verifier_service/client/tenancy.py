@@ -1,4 +1,4 @@
-"""Plans about runs, ladders, verifiers and keys."""
+"""Plans about runs, ladders, verifiers, keys and users."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from verifier_service.client.calls import Call, as_json, path, reading
 from verifier_service.client.exchange import Plan, Session, deliver, deliver_waiting
+from verifier_service.domain.accounts import User
 from verifier_service.domain.ladders import Ladder, LadderSpec
 from verifier_service.domain.ports.catalog import VerifierListing
 from verifier_service.domain.runs import Key, Run, RunReport, RunSpec
@@ -16,6 +17,7 @@ from verifier_service.domain.wire import (
     LadderList,
     LadderStored,
     RunList,
+    UserList,
     VerifierList,
 )
 from verifier_service.domain.workers import Worker, WorkerList
@@ -92,6 +94,37 @@ def workers(session: Session) -> Plan[tuple[Worker, ...]]:
     """Workers of every machine, the living first. Needs the scope `operate`."""
     call = Call(method="GET", path=path("workers"), read=reading(WorkerList))
     return (yield from deliver(session, call)).workers
+
+
+def users(session: Session) -> Plan[tuple[User, ...]]:
+    """The project's users, by login."""
+    call = Call(method="GET", path=path("users"), read=reading(UserList))
+    return (yield from deliver(session, call)).users
+
+
+def add_user(
+    session: Session, login: str, *, name: str, role: str, password: str | None = None
+) -> Plan[User]:
+    """Add a user. Without a password they need a link, which an admin makes on the page Access."""
+    body = {"login": login, "name": name, "role": role, "password": password}
+    call = Call(method="POST", path=path("users"), body=as_json(body), read=reading(User), repeatable=False)
+    return (yield from deliver(session, call))
+
+
+def change_user(
+    session: Session,
+    login: str,
+    *,
+    name: str | None = None,
+    role: str | None = None,
+    disabled: bool | None = None,
+    password: str | None = None,
+) -> Plan[User]:
+    """Change a user; what is not given stays. A new role, a new password or disabling end sessions."""
+    given = {"name": name, "role": role, "disabled": disabled, "password": password}
+    body = {field: value for field, value in given.items() if value is not None}
+    call = Call(method="PATCH", path=path("users", login), body=as_json(body), read=reading(User))
+    return (yield from deliver(session, call))
 
 
 def keys(session: Session) -> Plan[tuple[Key, ...]]:

@@ -105,3 +105,19 @@ class TaskError(VerifierFailure):
     """The problem itself is broken (no reference, unparsable gold): nobody can be scored on it."""
 
     kind = "task_error"
+
+
+class SignInRefused(Unauthenticated):
+    """A wrong login or password, which of them is not said."""
+
+
+class LockedOut(Unauthenticated):
+    """Too many wrong sign-ins of this login or from this address; ``retry_after_s`` says for how long."""
+
+    def __init__(self, message: str, *, retry_after_s: int) -> None:
+        super().__init__("locked_out", message)
+        self.retry_after_s = retry_after_s
+
+
+class LinkRefused(NotFound):
+    """A one-time link that was used, has expired or never was, or came from the wrong place."""

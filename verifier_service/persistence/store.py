@@ -15,6 +15,7 @@ from verifier_service.domain.errors import Contended, Unavailable
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ports.meters import Series
 from verifier_service.domain.ports.store import Lead
+from verifier_service.persistence.accounts import SqlUsers
 from verifier_service.persistence.archive import SqlArchives
 from verifier_service.persistence.checks import SqlChecks
 from verifier_service.persistence.costs import SqlCosts
@@ -32,6 +33,7 @@ from verifier_service.persistence.retractions import SqlRetractions
 from verifier_service.persistence.reviews import SqlReviews
 from verifier_service.persistence.rewards import SqlRewards
 from verifier_service.persistence.runs import SqlRuns
+from verifier_service.persistence.sessions import SqlSessions, SqlSignIns, SqlTickets
 from verifier_service.persistence.tenancy import LadderCache, SqlKeys, SqlLadders, SqlProjects
 from verifier_service.persistence.traces import SqlTraces
 from verifier_service.persistence.trajectories import SqlTrajectories
@@ -54,10 +56,14 @@ _AWAY_NAMES = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_NOMEM")
 class SqlTransaction:
     """All ports over one open connection."""
 
-    def __init__(self, database: Database, cache: LadderCache, fitted: ModelCache) -> None:
+    def __init__(self, database: Database, cache: LadderCache, fitted: ModelCache, *, writes: bool) -> None:
         self._database = database
         self.projects = SqlProjects(database)
         self.keys = SqlKeys(database)
+        self.users = SqlUsers(database, writes=writes)
+        self.sessions = SqlSessions(database)
+        self.tickets = SqlTickets(database)
+        self.sign_ins = SqlSignIns(database)
         self.ladders = SqlLadders(database, cache)
         self.runs = SqlRuns(database)
         self.trajectories = SqlTrajectories(database, self.ladders)
@@ -183,7 +189,7 @@ class SqlStore:
     ) -> Iterator[SqlTransaction]:
         with _in_our_words(writes=writes), turn, engine.begin() as connection:
             database = Database(connection, self._postgres)
-            yield SqlTransaction(database, self._cache, self._fitted)
+            yield SqlTransaction(database, self._cache, self._fitted, writes=writes)
         if database.counts:
             self._counted(database.counts)
         for level, event, fields in database.events:
