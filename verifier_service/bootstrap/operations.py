@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from verifier_service.bootstrap.units import Service, Step
+from verifier_service.bootstrap.steps import Step
+from verifier_service.bootstrap.units import Service
 from verifier_service.domain.errors import Conflict, NotFound
 from verifier_service.domain.operations import ActAnswer, ActResult, ActStatus
 from verifier_service.domain.ports.store import Transaction
