@@ -19,7 +19,11 @@ class Entry:
     jump: str
 
 
-ENTRIES: tuple[Entry, ...] = (Entry("Access", "/ui/access", Right.ADMINISTER, "a"),)
+ENTRIES: tuple[Entry, ...] = (
+    Entry("Access", "/ui/access", Right.ADMINISTER, "a"),
+    Entry("Runs", "/ui/runs", Right.OBSERVE, "r"),
+    Entry("Operations", "/ui/operations", Right.OPERATE, "o"),
+)
 
 
 def entries_for(viewer: Viewer | None) -> tuple[Entry, ...]:

@@ -222,7 +222,8 @@ def _rect(x: float, y: float, width: float, height: float, part: Segment) -> Mar
     if part.value <= 0:
         return Markup("")
     return Markup(
-        '<rect class="plot-area {}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"><title>{}: {}</title></rect>'
+        '<rect class="plot-area {}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}">'
+        "<title>{}: {}</title></rect>"
     ).format(part.kind, x, y, max(width, 0.5), max(height, 0.5), part.name, number(part.value))
 
 

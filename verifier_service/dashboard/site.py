@@ -10,7 +10,17 @@ from starlette.types import Scope
 
 from verifier_service.bootstrap import Service
 from verifier_service.bootstrap.accounts import Accounts
-from verifier_service.dashboard import access, account, errors, links, sign_in, single_sign_on
+from verifier_service.dashboard import (
+    access,
+    account,
+    drawings,
+    errors,
+    links,
+    operations,
+    runs,
+    sign_in,
+    single_sign_on,
+)
 from verifier_service.dashboard.cookies import HOME
 from verifier_service.dashboard.headers import SafeHeaders
 from verifier_service.dashboard.navigation import first_page
@@ -32,6 +42,9 @@ ROUTERS: tuple[APIRouter, ...] = (
     single_sign_on.router,
     account.router,
     access.router,
+    runs.router,
+    operations.router,
+    drawings.router,
 )
 
 
