@@ -117,6 +117,7 @@ def serve(settings: Settings) -> None:
             _serve(service, listener)
         finally:
             service.tracer.close()
+            service.drawer.close()
             service.store.close()
 
 

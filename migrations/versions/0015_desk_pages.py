@@ -8,7 +8,7 @@ from __future__ import annotations
 from alembic import op
 
 revision: str = "0015"
-down_revision: str | None = "0012"
+down_revision: str | None = "0014"
 branch_labels: str | None = None
 depends_on: str | None = None
 

@@ -57,6 +57,9 @@ RULES_BEYOND = {
     "POST /v1/webhooks": "what is sent to must be reachable and allowed",
     "PATCH /v1/webhooks/{webhook}": "what is sent to must be reachable and allowed",
     "POST /v1/webhooks/{webhook}/replay": INTEGRAL,
+    "GET /v1/runs/{run}/trajectories": "a cursor comes from the page before",
+    "GET /v1/checks/stuck": "a cursor comes from the page before",
+    "GET /v1/checks/failed": "a cursor comes from the page before",
     "POST /v1/users": PASSWORDS,
     "PATCH /v1/users/{login}": PASSWORDS,
     "POST /v1/retractions": "either checks or a verifier is named, and what is kept is verified again",
@@ -147,6 +150,11 @@ class Stage:
         store.close()
         return str(self.http.get("/v1/alarms").json()["alarms"][0]["id"])
 
+    def failed(self) -> str:
+        """A check that has failed."""
+        submit(self.http, RUN, act("exit", n=next(self.lengths)))
+        return str(self.http.get("/v1/checks/failed").json()["checks"][0]["key"])
+
     def webhook(self) -> str:
         """A registered endpoint."""
         made = self.http.post("/v1/webhooks", json={"url": WEBHOOK})
@@ -218,6 +226,9 @@ WRITTEN: dict[str, Callable[[Stage], dict[str, Any]]] = {
     "POST /v1/retractions": _with({"verifier": "test.nowhere", "reason": "it was wrong", "dry_run": True}),
     "GET /v1/retractions/{retraction}": _path(retraction=Stage.retraction),
     "POST /v1/retractions/{retraction}/reverify": _path(retraction=Stage.retraction),
+    "POST /v1/checks/{check}/retry": _path(check=Stage.failed),
+    "POST /v1/checks/{check}/cancel": _path(check=Stage.failed),
+    "GET /v1/runs/{run}/trajectories": _path(run=_kept),
 }
 
 

@@ -49,6 +49,11 @@ QueuePath = Annotated[QueueName, Path(description="The queue's name.")]
 GoldId = Annotated[PathId, Path(description="The gold item's id; a slash in it is written %2F.")]
 AlarmId = Annotated[PathId, Path(description="The alarm's id.")]
 ImportId = Annotated[PathId, Path(description="The import's id; a slash in it is written %2F.")]
+CheckKey = Annotated[
+    str,
+    StringConstraints(pattern=r"^[0-9a-f]{1,64}$"),
+    Path(description="The check's key, as a case shows it."),
+]
 RetractionId = Annotated[PathId, Path(description="The retraction's id; a slash in it is written %2F.")]
 LoginName = Annotated[PathId, Path(description="The user's login.")]
 KeyId = Annotated[PathId, Path(description="The key's id, the part of a token before the dot.")]

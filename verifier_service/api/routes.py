@@ -6,6 +6,7 @@ from fastapi import APIRouter
 
 from verifier_service.api import (
     cases,
+    checks,
     desk,
     groups,
     growth,
@@ -16,6 +17,7 @@ from verifier_service.api import (
     lab_results,
     ladders,
     metrics,
+    overview,
     retention,
     retractions,
     review_queues,
@@ -35,6 +37,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     trajectories.router,
     growth.router,
     scoring.router,
+    overview.router,
     cases.router,
     rewards.router,
     stream.router,
@@ -52,6 +55,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     keys.router,
     users.router,
     workers.router,
+    checks.router,
     retractions.router,
     webhooks.router,
     health.router,

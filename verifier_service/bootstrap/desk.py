@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from verifier_service.bootstrap.units import Service, Step
+from verifier_service.bootstrap.steps import Step
+from verifier_service.bootstrap.units import Service
 from verifier_service.domain.errors import VerificationError
 from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.retractions import NewRetraction

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from verifier_service.cli import (
+    checks,
     conformance,
     demo,
     keys,
@@ -78,6 +79,7 @@ review_queues.add_to(reviews.app)
 app.add_typer(reviews.app, name="reviews", no_args_is_help=True)
 app.add_typer(lab.app, name="lab", no_args_is_help=True)
 app.add_typer(webhooks.app, name="webhooks", no_args_is_help=True)
+app.add_typer(checks.app, name="checks", no_args_is_help=True)
 app.command("workers")(workers.workers)
 app.command("retract")(retractions.retract)
 app.command("retractions")(retractions.retractions)

@@ -16,6 +16,7 @@ from verifier_service.client import (
     desk_lead,
     hindsight,
     lab,
+    operating,
     taking_back,
     tenancy,
     trajectories,
@@ -113,6 +114,15 @@ class Client:
     lab_import = _verb(lab.lab_import)
     lab_versions = _verb(lab.lab_versions)
     lab_requests = _verb(lab.lab_requests)
+    trajectories = _verb(operating.trajectories)
+    distribution = _verb(operating.distribution)
+    spending = _verb(operating.spending)
+    queues = _verb(operating.queues)
+    stuck_checks = _verb(operating.stuck_checks)
+    failed_checks = _verb(operating.failed_checks)
+    retry_checks = _verb(operating.retry_checks)
+    cancel_checks = _verb(operating.cancel_checks)
+    cancel_trajectories = _verb(operating.cancel_trajectories)
     retract = _verb(taking_back.retract)
     retraction = _verb(taking_back.retraction)
     reverify = _verb(taking_back.reverify)

@@ -10,13 +10,7 @@ from fastapi import Depends, Request
 from starlette.datastructures import FormData
 
 from verifier_service.bootstrap import Service
-from verifier_service.dashboard.sessions import (
-    MAX_FIELD_BYTES,
-    MAX_FIELDS,
-    MAX_FILES,
-    InService,
-    Visiting,
-)
+from verifier_service.dashboard.sessions import LIMITS, InService, Visiting
 from verifier_service.domain.accounts import Viewer
 from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.runs import Key
@@ -72,7 +66,7 @@ InActing = Annotated[Acting, Depends(acting)]
 async def sent_form(request: Request) -> FormData:
     """The form as it was sent, under the limits of the guard, which has read it unless its token came in a
     header."""
-    return await request.form(max_fields=MAX_FIELDS, max_files=MAX_FILES, max_part_size=MAX_FIELD_BYTES)
+    return await request.form(**LIMITS)
 
 
 SentForm = Annotated[FormData, Depends(sent_form)]

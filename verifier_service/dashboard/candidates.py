@@ -46,7 +46,11 @@ def shown(candidate: JsonValue, spec: CandidateSpec | None, evidence: Sequence[E
     """How to show a candidate."""
     kind = "" if spec is None else spec.kind
     smiles = _field(candidate, "smiles")
-    if smiles is not None and (kind == "molecule" or (spec is None and isinstance(candidate, dict))):
+    if (
+        smiles is not None
+        and len(smiles) <= MAX_SMILES
+        and (kind == "molecule" or (spec is None and isinstance(candidate, dict)))
+    ):
         return _text("molecule", smiles)
     structure = _structure(candidate)
     if structure is not None:

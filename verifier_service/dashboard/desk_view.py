@@ -9,7 +9,7 @@ from fastapi import Request, Response
 from verifier_service.dashboard import desk_form
 from verifier_service.dashboard.acting import Acting
 from verifier_service.dashboard.candidates import shown
-from verifier_service.dashboard.drawing import drawing_of
+from verifier_service.dashboard.drawings import drawing_of
 from verifier_service.dashboard.pages import render
 from verifier_service.dashboard.series_plots import Measured, intervals
 from verifier_service.dashboard.turns import portion
@@ -94,7 +94,7 @@ def shown_page(
         fields=seen.fields,
         filled=filled or desk_form.empty(seen.fields),
         candidate=candidate,
-        drawing=drawing_of(candidate),
+        drawing=drawing_of(candidate.text) if candidate.kind == "molecule" else None,
         prompt=_prompt(item.prompt),
         measured=_measured(item),
         portions=[portion(at, turns) for at, turns in enumerate(seen.context.turns)],

@@ -43,8 +43,11 @@ class SafeHeaders:
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
+                own = headers.get("Content-Security-Policy")  # of a picture, stricter
                 for name, value in HEADERS.items():
                     headers[name] = value
+                if own is not None:
+                    headers["Content-Security-Policy"] = own
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 

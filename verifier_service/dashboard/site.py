@@ -16,9 +16,12 @@ from verifier_service.dashboard import (
     desk,
     desk_all,
     desk_item,
+    drawings,
     errors,
     lab,
     links,
+    operations,
+    runs,
     sign_in,
     single_sign_on,
 )
@@ -47,6 +50,9 @@ ROUTERS: tuple[APIRouter, ...] = (
     desk_all.router,
     desk_item.router,
     lab.router,
+    runs.router,
+    operations.router,
+    drawings.router,
 )
 
 

@@ -30,6 +30,7 @@ UNPLANNABLE = "verifier_unavailable"
 NO_ESTIMATE = "no_estimate"
 BUDGET_DECISION = "budget:"
 DEADLINE = "deadline"
+CHECK_CANCELLED = "check_cancelled"  # an operator cancelled the check that a demand waited for
 MET_FINAL = len(TIERS)
 MET_NOTHING = -1
 FAILURE_CODES = {
@@ -304,6 +305,9 @@ def _why_unasked(case: Case, closing: bool) -> RewardReason:
     if UNPLANNABLE in reasons:
         message = "a verifier of the ladder is not installed here"
         return RewardReason(code=RewardCode.INFRASTRUCTURE, detail=UNPLANNABLE, message=message)
+    if CHECK_CANCELLED in reasons:
+        message = "an operator cancelled its check"
+        return RewardReason(code=RewardCode.CANCELLED, detail=CHECK_CANCELLED, message=message)
     if contested(case):
         message = "workers with other libraries asked for its checks in turn"
         return RewardReason(code=RewardCode.INFRASTRUCTURE, detail=METHOD_CHANGED, message=message)

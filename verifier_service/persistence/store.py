@@ -29,6 +29,7 @@ from verifier_service.persistence.leads import AdvisoryLead, AloneLead
 from verifier_service.persistence.ledger import SqlLedger
 from verifier_service.persistence.meters import SqlMeters
 from verifier_service.persistence.models import ModelCache, SqlModels
+from verifier_service.persistence.overview import SqlOverview
 from verifier_service.persistence.purge import SqlRetention
 from verifier_service.persistence.retractions import SqlRetractions
 from verifier_service.persistence.review_queues import SqlReviewQueues
@@ -40,6 +41,7 @@ from verifier_service.persistence.sessions import SqlSessions, SqlSignIns, SqlTi
 from verifier_service.persistence.tenancy import LadderCache, SqlKeys, SqlLadders, SqlProjects
 from verifier_service.persistence.traces import SqlTraces
 from verifier_service.persistence.trajectories import SqlTrajectories
+from verifier_service.persistence.troubles import SqlTroubles
 from verifier_service.persistence.webhook_outbox import SqlOutbox
 from verifier_service.persistence.webhooks import SqlWebhooks
 from verifier_service.persistence.workers import SqlWorkers
@@ -91,6 +93,8 @@ class SqlTransaction:
         self.models = SqlModels(database, fitted)
         self.decisions = SqlDecisions(database)
         self.alarms = SqlAlarms(database)
+        self.overview = SqlOverview(database)
+        self.troubles = SqlTroubles(database)
 
     def now(self) -> float:
         """Database time."""

@@ -198,7 +198,18 @@ trajectories = Table(
         name="reward",
     ),
 )
-where_index("ix_trajectories_group", ["run", "group_id"], trajectories, "group_id IS NOT NULL")
+# Byte by byte, so that a prefix is a range whatever the database's collation.
+_GROUPED = text("group_id IS NOT NULL")
+Index(
+    "ix_trajectories_group",
+    trajectories.c.run,
+    trajectories.c.group_id,
+    sqlite_where=_GROUPED,
+    postgresql_where=_GROUPED,
+    postgresql_ops={"group_id": "text_pattern_ops"},
+)
+# Lists, newest first: of one status, and of all by merging the newest of each.
+Index("ix_trajectories_listed", trajectories.c.run, trajectories.c.status, trajectories.c.pk)
 UNDECIDED = "needs_decision"
 where_index("ix_trajectories_undecided", ["run", "pk"], trajectories, UNDECIDED)
 UNSETTLED = "status IS NULL OR status = 'provisional' OR (status IN ('unscored', 'retracted') AND met < 4)"
@@ -275,6 +286,9 @@ where_index("ix_checks_delayed", ["tier", "not_before"], checks, DELAYED)
 where_index("ix_checks_payer", ["payer", "tier"], checks, QUEUED)
 RUNNING = "state = 'running'"
 where_index("ix_checks_lease", ["lease_until"], checks, RUNNING)
+# What needs an operator, the latest first.
+FAILED = "state = 'failed'"
+where_index("ix_checks_failed", ["project", "pk"], checks, FAILED)
 LABELS = "state = 'succeeded' AND tier <> 'fast'"
 where_index("ix_checks_labels", ["ended_at"], checks, LABELS)
 # What a retraction may concern, and what it took back.

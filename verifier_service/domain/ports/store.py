@@ -13,6 +13,7 @@ from verifier_service.domain.ports.desk_views import DeskViews
 from verifier_service.domain.ports.lab_results import LabResults
 from verifier_service.domain.ports.meters import Meters
 from verifier_service.domain.ports.models import Alarms, DecisionLog, Models
+from verifier_service.domain.ports.overview import Overview, Troubles
 from verifier_service.domain.ports.retention import Archives, Retention
 from verifier_service.domain.ports.retractions import Retractions
 from verifier_service.domain.ports.review_queues import GoldItems, ReviewQueues, ReviewTrail
@@ -95,6 +96,10 @@ class Transaction(Protocol):
     def decisions(self) -> DecisionLog: ...
     @property
     def alarms(self) -> Alarms: ...
+    @property
+    def overview(self) -> Overview: ...
+    @property
+    def troubles(self) -> Troubles: ...
 
     def count(self, name: str, tier: Tier | None = None, kind: str = "", amount: int = 1) -> None:
         """Count something of this transaction, see ``ports.meters.Series``; in vain if it rolls back."""
