@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from scheduler.levels import MapNamed, tier_value, values_of
+from scheduler.levels import MapNamed, doubt_of, tier_value, values_of
 from scheduler.value import utility_interval, utility_moments
 from verifier_service.domain.decisions import Estimate, RungEvidence
 from verifier_service.domain.evidence import TIERS, Tier
@@ -62,15 +62,25 @@ def _judged(ladder: Ladder, evidence: Sequence[RungEvidence], map_named: MapName
         and item.evidence.provenance.verifier == outcome.use
         and item.evidence.score is not None
     ]
+    truth = values_of(ladder, evidence, map_named).get(ladder.spec.truth)
+    people = truth is not None and ladder.spec.truth is Tier.LAB
     if not scored:
-        return None
+        return _accepted(ladder, evidence, Tier.LAB, truth.mean) if truth is not None and people else None
     tier = max((item.tier for item in scored), key=lambda tier: tier.rank)
     scores = [item.score for item in scored if item.tier is tier and item.score is not None]
     score = sum(scores) / len(scores)
-    sure = tier.rank >= ladder.spec.truth.rank or ladder.spec.truth in values_of(
-        ladder, evidence, map_named
-    )
+    if people:
+        return _accepted(ladder, evidence, tier, score)
+    sure = tier.rank >= ladder.spec.truth.rank or truth is not None
     return verdict_estimate(tier, score, 0.0 if sure else UNKNOWN_MISTAKES)
+
+
+def _accepted(ladder: Ladder, evidence: Sequence[RungEvidence], tier: Tier, score: float) -> Estimate:
+    """The belief after people decided, who are wrong with a probability: then the candidate is worth 0.
+    What they refuse never comes to this, see ``domain.scoring``."""
+    wrong = doubt_of(ladder, evidence)
+    found = verdict_estimate(tier, (1.0 - wrong) * score, wrong * (1.0 - wrong) * score * score)
+    return found if not wrong else replace(found, low=0.0 if wrong > TAIL else score, high=score)
 
 
 def verdict_estimate(tier: Tier, outcome: float, variance: float, *, model: int | None = None) -> Estimate:

@@ -105,10 +105,13 @@ class LadderModel:
         return np.array([x], dtype=np.float64).reshape(1, len(x)), np.array([y], dtype=np.float64)
 
 
-def _is_known(ladder: Ladder, declared: Estimate) -> bool:
+def _is_known(
+    ladder: Ladder, declared: Estimate, evidence: Sequence[RungEvidence], map_named: MapNamed
+) -> bool:
     """Whether the truth has spoken."""
-    reached = declared.tier.rank >= ladder.spec.truth.rank
-    return reached or (ladder.spec.outcome is not None and declared.outcome_variance == 0.0)
+    if declared.tier.rank >= ladder.spec.truth.rank:
+        return True
+    return ladder.spec.outcome is not None and ladder.spec.truth in values_of(ladder, evidence, map_named)
 
 
 def _chain_from(document: Mapping[str, Any]) -> Chain | Probability:
@@ -147,7 +150,7 @@ class LearnedBeliefs:
         fitted = None if model is None else model_of(model.body)
         if model is None or fitted is None:
             return declared
-        if declared is not None and _is_known(ladder, declared):
+        if declared is not None and _is_known(ladder, declared, evidence, self.map_named):
             return declared
         try:
             found = self._predicted(ladder, evidence, fitted, model)

@@ -7,7 +7,7 @@ tier's first measuring rung as it is: a scale of its own, from which a model may
 In a ladder that judges, a level is a tier where something is scored, and its value the mean score of the
 verifier that decides, else the first score that there is. The fast tier is a level too, since its verdicts
 may be wrong where the truth is above it. Where people are the truth, a refusal is 0, and a candidate that
-they accept keeps its score, or has 1 if there is none.
+they accept keeps its score, or has 1 if there is none; the variance is that of a verdict that may be wrong.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from verifier_service.domain.decisions import RungEvidence
-from verifier_service.domain.evidence import TIERS, Measurement, Tier, Verdict
+from verifier_service.domain.evidence import TIERS, Evidence, Measurement, Tier, Verdict
 from verifier_service.domain.ladders import Ladder, VerifierUse
 from verifier_service.domain.maps import QuantityMap
 
@@ -160,19 +160,32 @@ def _scores(ladder: Ladder, evidence: Sequence[RungEvidence]) -> Mapping[Tier, V
     if ladder.spec.truth is Tier.LAB and Tier.LAB not in found:
         below = [value.mean for value in found.values() if value.same_scale]
         if (accepted := _reviewed(ladder, evidence)) is not None:
-            found[Tier.LAB] = Value((below[-1] if below else 1.0) if accepted else 0.0, None, True)
+            wrong = doubt_of(ladder, evidence)
+            mean = (below[-1] if below else 1.0) if accepted else 0.0
+            found[Tier.LAB] = Value(mean, wrong * (1.0 - wrong) if wrong else None, True)
     return found
 
 
 def _reviewed(ladder: Ladder, evidence: Sequence[RungEvidence]) -> bool | None:
     """Whether people accepted it; ``None`` while they have not decided."""
-    verdicts = [
-        item.evidence.verdict
-        for item in evidence
-        if (rung := ladder.rung_at.get(item.path)) is not None and rung.role == "review"
-    ]
-    decided = [verdict for verdict in verdicts if verdict in (Verdict.ACCEPT, Verdict.REJECT)]
+    decided = [item.verdict for item in _of_people(ladder, evidence)]
     return all(verdict is Verdict.ACCEPT for verdict in decided) if decided else None
+
+
+def doubt_of(ladder: Ladder, evidence: Sequence[RungEvidence]) -> float:
+    """Probability that what people decided is wrong, as it was known when they did; 0 where it was not."""
+    known = [item.mistaken for item in _of_people(ladder, evidence) if item.mistaken is not None]
+    return max(known, default=0.0)
+
+
+def _of_people(ladder: Ladder, evidence: Sequence[RungEvidence]) -> list[Evidence]:
+    return [
+        item.evidence
+        for item in evidence
+        if (rung := ladder.rung_at.get(item.path)) is not None
+        and rung.role == "review"
+        and item.evidence.verdict in (Verdict.ACCEPT, Verdict.REJECT)
+    ]
 
 
 def _raw(ladder: Ladder, tier: Tier, evidence: Sequence[RungEvidence]) -> float | None:

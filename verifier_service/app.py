@@ -29,7 +29,9 @@ from verifier_service.api.routes import ROUTERS
 from verifier_service.api.threads import limit_threads
 from verifier_service.api.waiting import Hub
 from verifier_service.bootstrap import Service
-from verifier_service.domain.errors import Unauthenticated
+from verifier_service.bootstrap.accounts import Accounts, setup_url
+from verifier_service.dashboard import site
+from verifier_service.domain.errors import InvalidInput, Unauthenticated
 from verifier_service.observability import configure_logging
 from verifier_service.services import tenants
 from verifier_service.settings import Settings
@@ -79,6 +81,7 @@ def create_app(
     for router in ROUTERS:
         app.include_router(router)
     problems.install(app)
+    site.install(app, service)
     app.add_middleware(BodyLimit, limit=service.settings.max_body_bytes)
     app.add_middleware(EncodedSlashes)
     app.openapi = lambda: bodies.describe(app)  # type: ignore[method-assign]
@@ -86,8 +89,14 @@ def create_app(
 
 
 def _telemetry(service: Service) -> TelemetryConfig:
-    """Spans of requests where traces are collected. Never logs, which hold bodies."""
-    config: TelemetryConfig = {"metrics": False, "logs": False, "operation_spans": False}
+    """Spans of requests where traces are collected. Never logs, which hold bodies, and nothing of pages:
+    the address of a one-time link is a secret."""
+    config: TelemetryConfig = {
+        "metrics": False,
+        "logs": False,
+        "operation_spans": False,
+        "exclude": lambda scope: str(scope.get("path", "")).startswith(f"{site.ROOT}/"),
+    }
     if isinstance(service.tracer, OtelTracer):
         return config | {"tracing": True, "tracer_provider": service.tracer.provider}
     return config | {"tracing": False}
@@ -108,6 +117,7 @@ def serve(settings: Settings) -> None:
             _serve(service, listener)
         finally:
             service.tracer.close()
+            service.drawer.close()
             service.store.close()
 
 
@@ -159,11 +169,7 @@ def _serve(service: Service, listener: socket.socket) -> None:
     supervisor.start()
     workers = [thread for thread in threading.enumerate() if thread.name.startswith(OWNER_PREFIX)]
     try:
-        app = create_app(
-            service,
-            alive=lambda: all(thread.is_alive() for thread in workers),
-            foresight=service.settings.foresees,
-        )
+        app = _application(service, lambda: all(thread.is_alive() for thread in workers))
         config = uvicorn.Config(
             app,
             http=protocol(raise_file_limit()),
@@ -175,7 +181,8 @@ def _serve(service: Service, listener: socket.socket) -> None:
             timeout_graceful_shutdown=GRACE_S,
         )
         url = _url(service.settings.host, listener.getsockname()[1])
-        _Server(config, app.state.context.hub, url).run(sockets=[listener])
+        invitation = _invitation(app.state.context.accounts, url)
+        _Server(config, app.state.context.hub, url, invitation).run(sockets=[listener])
     finally:
         end_within()
         supervisor.stop()
@@ -184,16 +191,17 @@ def _serve(service: Service, listener: socket.socket) -> None:
 class _Server(uvicorn.Server):
     """uvicorn that says when it is ready, ends waits before it stops, and returns after a signal."""
 
-    def __init__(self, config: uvicorn.Config, hub: Hub, url: str) -> None:
+    def __init__(self, config: uvicorn.Config, hub: Hub, url: str, invitation: str) -> None:
         super().__init__(config)
         self._hub = hub
+        self._invitation = invitation
         self._url = url
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Print the URL when connections are accepted."""
+        """Print the URL when connections are accepted, and the link for the first admin; never log it."""
         await super().startup(sockets)
         if self.started:
-            sys.stdout.write(f"verifier serving on {self._url}\n")
+            sys.stdout.write(f"verifier serving on {self._url}\n{self._invitation}")
             sys.stdout.flush()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -244,6 +252,24 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
 
 def _url(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _application(service: Service, alive: Callable[[], bool]) -> FastAPI:
+    try:
+        return create_app(service, alive=alive, foresight=service.settings.foresees)
+    except InvalidInput as error:
+        raise CannotStart(f"{error.field}: {error.message}") from error
+
+
+def _invitation(accounts: Accounts, url: str) -> str:
+    """What to tell whoever starts a service without an admin."""
+    token = accounts.make_setup_link()
+    if token is None:
+        return ""
+    return (
+        "no admin yet: open this link on this machine within 15 minutes (it works once)\n"
+        f"  {setup_url(url, token)}\n"
+    )
 
 
 def main() -> int:

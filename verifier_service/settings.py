@@ -9,6 +9,7 @@ from platformdirs import user_data_path
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from verifier_service.domain.accounts import RoleName
 from verifier_service.domain.resources import Tag
 from verifier_service.domain.webhook_rules import SCHEDULE_S
 
@@ -22,7 +23,9 @@ class Settings(BaseSettings):
     an item takes longer than ``overtake_s``, and ``parallel_children`` (default: the cores) for verifiers
     that wait for processes of their own. ``worker_tags`` are separated by commas; the other resources of a
     worker are found where they are not set. Rates are per key and second, in each process; ``max_queued``
-    are checks of one run that wait for machines, in the database.
+    are checks of one run that wait for machines, in the database. ``public_url`` is the address under which
+    browsers reach the pages behind a proxy. ``oidc_roles`` say which value of the role claim makes which
+    role, ``group=role`` separated by commas; of several that somebody has, the first counts.
     """
 
     model_config = SettingsConfigDict(env_prefix="VERIFIER_", extra="ignore", frozen=True)
@@ -84,6 +87,15 @@ class Settings(BaseSettings):
     budget_compute: float | None = Field(default=None, ge=0)
     budget_human: float | None = Field(default=None, ge=0)
 
+    public_url: str | None = Field(default=None, pattern=r"^https?://[^/?#@\s]+/?$")
+    oidc_issuer: str | None = Field(default=None, pattern=r"^https?://[^\s]+$")
+    oidc_client_id: str | None = None
+    oidc_client_secret: str | None = Field(default=None, repr=False)
+    oidc_role_claim: str = "roles"
+    oidc_roles: Annotated[dict[str, RoleName], NoDecode] = {}
+    session_idle_s: float = Field(default=43_200.0, gt=0)
+    session_max_s: float = Field(default=604_800.0, gt=0)
+
     learning: bool = True
 
     log_level: str = "info"
@@ -96,6 +108,14 @@ class Settings(BaseSettings):
         if not isinstance(value, str):
             return value
         return tuple(part for found in value.split(",") if (part := found.strip()))
+
+    @field_validator("oidc_roles", mode="before")
+    @classmethod
+    def _pairs_of_text(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        pairs = (part.rpartition("=") for part in value.split(",") if part.strip())
+        return {name.strip(): role.strip() for name, _, role in pairs}
 
     @property
     def runs_workers(self) -> bool:

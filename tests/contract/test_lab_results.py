@@ -172,6 +172,7 @@ def test_an_item_that_somebody_holds_or_voted_on_is_not_closed(store: SqlStore) 
         assert tx.reviews.close_free([target.check]) == 0
         tx.reviews.release(PROJECT, target.review, "ann")
         decision = ReviewDecision(reviewer="bob", verdict="accept")
+        tx.reviews.claim(PROJECT, reviewer="bob", queue=None, review=target.review, minutes=5.0)
         tx.reviews.decide(PROJECT, target.review, decision, 60.0)
         assert tx.reviews.close_free([target.check]) == 0
         tx.reviews.release(PROJECT, target.review, "bob")

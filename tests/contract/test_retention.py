@@ -65,6 +65,7 @@ def furnish(store: SqlStore, count: int = 3) -> list[int]:
             PROJECT, work[0].pk, queue="chemists", approvals=1, deadline=None, shown='{"prompt":"p"}'
         )
         said = ReviewDecision(reviewer="ann", verdict="accept")
+        tx.reviews.claim(PROJECT, reviewer="ann", queue=None, review=review, minutes=5.0)
         tx.reviews.decide(PROJECT, review, said, grace_s=0.0)
         tx.runs.set_state(PROJECT, RUN, RunState.CLOSED)
     alter(store, """UPDATE bodies SET body = '{"answer":"CCO","reference":{"gold":"secret 42"}}'""")

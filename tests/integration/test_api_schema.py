@@ -40,6 +40,8 @@ LADDER = {
     "tiers": {"fast": [{"use": "hostile"}]},
 }
 INTEGRAL = "1.0 is an integer in JSON Schema, and is not read as one"
+GOLD = {"queue": "chemists", "shown": {"candidate": "C"}, "expected": {"verdict": "accept"}}
+PASSWORDS = "a password is not the login, and not among those that everybody tries"
 PLATE = {"name": "P1", "wells": [{"well": "A1", "role": "blank"}]}
 # What fits the schema may be refused by rules between fields, with 422 and a name; the written request
 # below reaches 2xx.
@@ -49,10 +51,17 @@ RULES_BEYOND = {
     "PUT /v1/runs/{run}": INTEGRAL,
     "PUT /v1/ladders/{name}": "a ladder has one outcome, and its truth is one of its tiers",
     "POST /v1/reviews/{review}/decision": "a rejection needs a reason",
+    "PUT /v1/review-queues/{name}": "the name is that of the path, and grades go up",
+    "POST /v1/reviews/gold": "what is known fits the form of the queue",
     "POST /v1/lab-results": "a file, rows or plates are sent, and a header says which check a row means",
     "POST /v1/webhooks": "what is sent to must be reachable and allowed",
     "PATCH /v1/webhooks/{webhook}": "what is sent to must be reachable and allowed",
     "POST /v1/webhooks/{webhook}/replay": INTEGRAL,
+    "GET /v1/runs/{run}/trajectories": "a cursor comes from the page before",
+    "GET /v1/checks/stuck": "a cursor comes from the page before",
+    "GET /v1/checks/failed": "a cursor comes from the page before",
+    "POST /v1/users": PASSWORDS,
+    "PATCH /v1/users/{login}": PASSWORDS,
     "POST /v1/retractions": "either checks or a verifier is named, and what is kept is verified again",
 }
 # A wrong item of a batch costs itself only: the answer is 200 and names it.
@@ -95,10 +104,32 @@ class Stage:
             self.http.post(f"/v1/reviews/{item['id']}/release", json={"reviewer": "r"}).raise_for_status()
         return str(item["id"])
 
+    def effective(self) -> str:
+        """An item that a file has answered, since the grace of this server is long."""
+        name = self.review()
+        row = {"review": name, "verdict": "accept"}
+        self.http.post("/v1/lab-results", json={"rows": [row]}).raise_for_status()
+        return name
+
+    def gold(self) -> str:
+        """A known item."""
+        made = self.http.post("/v1/reviews/gold", json=GOLD | {"id": fresh()})
+        return str(made.raise_for_status().json()["item"]["id"])
+
+    def queue(self) -> str:
+        """A declared queue."""
+        self.http.put("/v1/review-queues/of-schema", json={"name": "of-schema"}).raise_for_status()
+        return "of-schema"
+
     def key(self) -> str:
         """A key to revoke."""
         made = self.http.post("/v1/keys", json={"name": "k", "scopes": ["gold"]})
         return str(made.json()["key"]["id"])
+
+    def user(self) -> str:
+        """Somebody to change."""
+        made = self.http.post("/v1/users", json={"login": fresh("u"), "name": "U", "role": "reviewer"})
+        return str(made.raise_for_status().json()["login"])
 
     def retraction(self) -> str:
         """A retraction of nothing."""
@@ -118,6 +149,11 @@ class Stage:
             tx.alarms.raise_(LadderKey("default", "math", 1), alarm)
         store.close()
         return str(self.http.get("/v1/alarms").json()["alarms"][0]["id"])
+
+    def failed(self) -> str:
+        """A check that has failed."""
+        submit(self.http, RUN, act("exit", n=next(self.lengths)))
+        return str(self.http.get("/v1/checks/failed").json()["checks"][0]["key"])
 
     def webhook(self) -> str:
         """A registered endpoint."""
@@ -162,9 +198,22 @@ WRITTEN: dict[str, Callable[[Stage], dict[str, Any]]] = {
     "POST /v1/reviews/{review}/release": _with(
         {"reviewer": "r"}, review=lambda stage: stage.review(claimed=True)
     ),
+    "POST /v1/reviews/{review}/renew": _with(
+        {"reviewer": "r"}, review=lambda stage: stage.review(claimed=True)
+    ),
+    "POST /v1/reviews/{review}/skip": _with(
+        {"reviewer": "r", "reason": "no", "for": "back"}, review=lambda stage: stage.review(claimed=True)
+    ),
+    "POST /v1/reviews/{review}/retract": _with({"reason": "it was wrong"}, review=Stage.effective),
+    "POST /v1/reviews/gold/{gold}/retire": _path(gold=Stage.gold),
+    "POST /v1/reviews/gold": _with(GOLD),
+    "PUT /v1/review-queues/{name}": _with({"name": "of-schema"}, name=lambda _: "of-schema"),
+    "GET /v1/review-queues/{name}": _path(name=Stage.queue),
     "POST /v1/lab-results": _with({"plates": [PLATE], "rows": [{"candidate": "C", "verdict": "accept"}]}),
     "GET /v1/lab-results/{id}": _path(id=Stage.lab_import),
     "DELETE /v1/keys/{key}": _path(key=Stage.key),
+    "POST /v1/users": lambda stage: _with({"login": fresh("u"), "name": "U", "role": "lead"})(stage),
+    "PATCH /v1/users/{login}": _with({"role": "lead"}, login=Stage.user),
     "POST /v1/alarms/{alarm}/clear": _path(alarm=Stage.alarm),
     "POST /v1/webhooks": _with({"url": WEBHOOK}),
     "GET /v1/webhooks/{webhook}": _path(webhook=Stage.webhook),
@@ -177,6 +226,9 @@ WRITTEN: dict[str, Callable[[Stage], dict[str, Any]]] = {
     "POST /v1/retractions": _with({"verifier": "test.nowhere", "reason": "it was wrong", "dry_run": True}),
     "GET /v1/retractions/{retraction}": _path(retraction=Stage.retraction),
     "POST /v1/retractions/{retraction}/reverify": _path(retraction=Stage.retraction),
+    "POST /v1/checks/{check}/retry": _path(check=Stage.failed),
+    "POST /v1/checks/{check}/cancel": _path(check=Stage.failed),
+    "GET /v1/runs/{run}/trajectories": _path(run=_kept),
 }
 
 

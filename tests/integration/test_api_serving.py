@@ -182,6 +182,7 @@ def test_a_wrong_method_names_the_right_ones() -> None:
         for path, methods in (
             ("/v1/runs/r", "GET, PUT"),
             ("/v1/keys", "GET, POST"),
+            ("/v1/users", "GET, POST"),
             ("/v1/reviews/claim", "POST"),
             ("/v1/reviews/x", "GET"),
         ):

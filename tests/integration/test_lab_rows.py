@@ -10,7 +10,7 @@ import pytest
 from tests.support.lab import GOOD, QUANTITY, codes, requested, sent, statuses, wait_at_lab
 from tests.support.story import Story
 from verifier_service.domain.evidence import Measurement
-from verifier_service.services.lab_requests import guarded
+from verifier_service.domain.tabular import guarded
 
 Q = QUANTITY
 WRONG = f"""run;trajectory;candidate;quantity;value;unit;sigma;replicate;verdict

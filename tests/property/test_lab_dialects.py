@@ -12,9 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.test_lab_files import BOOK, repacked
-from verifier_service.api.lab_files import json_sheet
-from verifier_service.api.lab_text import csv_sheet
-from verifier_service.api.lab_workbooks import xlsx_sheet
 from verifier_service.domain.errors import InvalidInput
 from verifier_service.domain.lab_numbers import NotANumber, decimal_of, number
 from verifier_service.domain.lab_results import WELLS, position
@@ -22,7 +19,10 @@ from verifier_service.domain.lab_rows import rows_of
 from verifier_service.domain.lab_sheets import columns_of
 from verifier_service.domain.lab_units import converted
 from verifier_service.domain.lab_values import sigma_of
-from verifier_service.services.lab_requests import guarded
+from verifier_service.domain.tabular import guarded
+from verifier_service.lab_files.sheets import json_sheet
+from verifier_service.lab_files.text import csv_sheet
+from verifier_service.lab_files.workbooks import xlsx_sheet
 
 HEADERS = ("run", "trajectory", "gap [eV]", "note")
 IDS = st.text("abcXYZ019._:@/+-", min_size=1, max_size=12)

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tests.support.story import PROJECT, Story
-from verifier_service.api.lab_files import sheet_of
 from verifier_service.bootstrap.lab_results import import_lab_results
 from verifier_service.domain.lab_results import LabImport, LabVersion, NewLabResults, Target
 from verifier_service.domain.runs import Key
+from verifier_service.lab_files.sheets import sheet_of
 from verifier_service.services.lab_requests import worklist
 
 GOOD = ("CCCCCCCCCC", "CCCCCCCCCO", "CCCCCCCCOC", "CCCCCCCOCC", "CCCCCCOCCC", "CCCCCOCCCC", "CCCCOCCCCC")

@@ -15,9 +15,9 @@ from typing import Any
 from tests.support.lab import LAB, request
 from tests.support.story import PLUGINS
 from verifier_service import bootstrap
-from verifier_service.api.lab_files import sheet_of
 from verifier_service.bootstrap import Service
 from verifier_service.bootstrap import lab_results as event
+from verifier_service.lab_files.sheets import sheet_of
 from verifier_service.settings import Settings
 
 

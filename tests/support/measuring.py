@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import zlib
+from pathlib import Path
 from typing import ClassVar, Literal
 
 from verifier_service.domain.errors import Permanent, TaskError, Transient
@@ -27,6 +28,8 @@ class _Carbons(Verifier):
 
     def verify(self, item: CheckInput, params: Params) -> Finding:
         assert isinstance(params, NoiseParams)
+        if "repaired" in item.inputs and not Path(str(item.inputs["repaired"])).exists():
+            raise Transient("test_failure", f"not repaired yet on {self.info.tier}")
         if "fail" in item.inputs:
             kind = item.inputs["fail"]
             error = {"task": TaskError, "transient": Transient}.get(str(kind), Permanent)
@@ -73,6 +76,25 @@ class Gate(Verifier):
             return Finding(
                 verdict=Verdict.REJECT, score=0.0, reason=Reason(code="nitrogen", message="has nitrogen")
             )
+        return Finding(verdict=Verdict.ACCEPT)
+
+
+class Opening(Verifier):
+    """A hard gate that is broken until the file is there that the inputs name."""
+
+    info = VerifierInfo(
+        name="test.opening",
+        version="1",
+        tier=Tier.FAST,
+        summary="lets everything through",
+        reads=frozenset({"candidate", "inputs"}),
+        limits=LIMITS,
+    )
+
+    def verify(self, item: CheckInput, params: Params) -> Finding:
+        del params
+        if not Path(str(item.inputs["repaired"])).exists():
+            raise Transient("test_failure", "not repaired yet")
         return Finding(verdict=Verdict.ACCEPT)
 
 
@@ -124,4 +146,4 @@ class Judge(Verifier):
         return Finding(verdict=verdict, score=1.0 if right else 0.0)
 
 
-VERIFIERS = (RoughCarbons, ExactCarbons, Gate, SlowRough, SlowExact, Judge)
+VERIFIERS = (RoughCarbons, ExactCarbons, Gate, Opening, SlowRough, SlowExact, Judge)

@@ -225,7 +225,7 @@ def _url(process: subprocess.Popen[str], data: Path) -> str:
     reader.join(START_S)
     if not lines or not lines[0].startswith("verifier serving on "):
         process.kill()
-        process.wait()
+        process.communicate()
         raise RuntimeError(f"the server did not start: {lines} {(data / 'server.log').read_text()[-4000:]}")
     return lines[0].split()[-1]
 

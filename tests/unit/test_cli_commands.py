@@ -22,7 +22,9 @@ COMMANDS = (
     *(["keys", verb] for verb in ("list", "create", "revoke")),
     *(["runs", verb] for verb in ("list", "show", "close", "put")),
     *(["lab", verb] for verb in ("import", "worklist")),
-    *(["reviews", verb] for verb in ("list", "show", "claim", "decide", "release")),
+    *(["reviews", verb] for verb in ("list", "show", "claim", "decide", "release", "renew", "skip")),
+    *(["reviews", verb] for verb in ("queues", "put-queue", "reassign", "withdraw", "retract")),
+    *(["reviews", verb] for verb in ("add-gold", "agreement", "trail")),
 )
 
 
@@ -68,6 +70,9 @@ def test_no_server_is_exit_code_3(runner: CliRunner, command: list[str]) -> None
         ["reviews", "decide", "r", "perhaps"],
         ["reviews", "decide", "r", "reject"],
         ["reviews", "decide", "r", "accept", "--measured", "gap is 4"],
+        ["reviews", "decide", "r", "accept", "--score", "quality"],
+        ["reviews", "skip", "r", "--reason", "no", "--for", "nobody"],
+        ["reviews", "withdraw", "r"],
     ],
     ids=" ".join,
 )

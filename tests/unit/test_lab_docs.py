@@ -6,13 +6,13 @@ import json
 import re
 from pathlib import Path
 
-from verifier_service.api.lab_text import csv_sheet
 from verifier_service.domain import lab_evaluation, lab_matching, lab_rows
 from verifier_service.domain.lab_numbers import __file__ as numbers
 from verifier_service.domain.lab_results import PlateMap, Role
 from verifier_service.domain.lab_rows import rows_of
 from verifier_service.domain.lab_sheets import MEANINGS, columns_of
 from verifier_service.domain.lab_sheets import __file__ as sheets
+from verifier_service.lab_files.text import csv_sheet
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "lab-results.md").read_text()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from verifier_service.api.reasons import _state
 from verifier_service.domain.checks import CheckView
 from verifier_service.domain.evidence import Cost, Failure, Tier
 from verifier_service.domain.history import Queueing
+from verifier_service.domain.reasons import _state
 from verifier_service.domain.states import CheckState
 
 NOW = 1_000.0

@@ -12,10 +12,11 @@ from verifier_service.domain.verifiers import CheckInput, Limits, Params, Verifi
 
 
 class ReviewParams(Params):
-    """Which desk the item goes to, and how many people must approve it."""
+    """Which desk the item goes to, and how many votes it takes; without ``approvals`` as many as the queue
+    says."""
 
     queue: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$", max_length=64)]
-    approvals: Annotated[int, Field(ge=1, le=5)] = 1
+    approvals: Annotated[int, Field(ge=1, le=5)] | None = None
 
 
 class Review(Verifier):

@@ -12,9 +12,9 @@ from verifier_service.api.context import InContext
 from verifier_service.api.envelopes import CaseAnswer
 from verifier_service.api.paths import RunId, TrajectoryId
 from verifier_service.api.problems import documented
-from verifier_service.api.reasons import waiting_for
 from verifier_service.domain.checks import CheckView, DemandView
 from verifier_service.domain.history import Queueing
+from verifier_service.domain.reasons import waiting_for
 from verifier_service.domain.runs import Scope
 from verifier_service.domain.wire import CheckLine, DemandLine
 from verifier_service.services.inspect_case import WholeCase, whole_case

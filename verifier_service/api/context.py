@@ -19,6 +19,7 @@ from verifier_service.api.trials import Trials
 from verifier_service.api.waiting import KEYS_EVERY_S, Hub
 from verifier_service.api.watch import Watch
 from verifier_service.bootstrap import Service
+from verifier_service.bootstrap.accounts import Accounts
 from verifier_service.domain.ports.store import Store
 from verifier_service.domain.runs import RunState
 
@@ -31,6 +32,7 @@ class Context:
     ``purged`` wait until a key or a run is; ``salts`` are the secrets of projects that were looked up."""
 
     service: Service
+    accounts: Accounts
     hub: Hub
     gatherer: Gatherer
     keys: KeyCache
@@ -49,6 +51,7 @@ class Context:
         """The parts around one service."""
         return cls(
             service=service,
+            accounts=Accounts(service),
             hub=Hub(service),
             gatherer=Gatherer(service, foresight=foresight),
             keys=KeyCache(service.store),

@@ -10,7 +10,7 @@ from verifier_service.domain.errors import VerificationError
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.records import JsonObject, Request
 from verifier_service.domain.scoring import MET_FINAL
-from verifier_service.domain.trajectories import TrajectorySubmission
+from verifier_service.domain.trajectories import Identifier, TrajectorySubmission
 from verifier_service.domain.wire import (
     CaseView,
     GrowResponse,
@@ -38,9 +38,11 @@ class Growth(TurnsRequest):
 
 
 class NewKey(Request):
-    """A new API key. No scope implies another."""
+    """A new API key. No scope implies another. ``owner`` is the login of the person it is for: who reviews
+    through it is that person, and what is submitted through it that person cannot judge."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
+    owner: Identifier | None = None
     scopes: Annotated[tuple[ScopeName, ...], Field(strict=False, min_length=1, max_length=100)]
 
 

@@ -47,6 +47,7 @@ class _Request:
     eager: bool
     future: asyncio.Future[Intake]
     trace: str | None
+    submitter: str | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -71,8 +72,17 @@ class Gatherer:
         self._harness = service.quick_harness() if foresight else None
         self._rests_until = 0.0
 
-    async def submit(self, project: str, run: str, items: Sequence[Item], *, eager: bool = False) -> Intake:
-        """Store the items and ask for their fast checks; ``eager`` when somebody waits for their rewards.
+    async def submit(
+        self,
+        project: str,
+        run: str,
+        items: Sequence[Item],
+        *,
+        eager: bool = False,
+        submitter: str | None = None,
+    ) -> Intake:
+        """Store the items and ask for their fast checks; ``eager`` when somebody waits for their rewards,
+        ``submitter`` where the key is a person's.
 
         Raises what ``Service.submit`` raises.
         """
@@ -82,7 +92,8 @@ class Gatherer:
             self._loop, self._task, self._commits = loop, None, None
             self._lane = anyio.CapacityLimiter(2)
         eager = eager and self._harness is not None
-        request = _Request(project, run, items, eager, loop.create_future(), self._service.tracer.current())
+        trace = self._service.tracer.current()
+        request = _Request(project, run, items, eager, loop.create_future(), trace, submitter)
         self._queue.append(request)
         if self._task is None:
             self._task = loop.create_task(self._drain())
@@ -189,7 +200,7 @@ class Gatherer:
         traces = [request.trace for request in group for _ in request.items]
         try:
             with tx.savepoint():
-                taken = self._service.submit_in(tx, project, run, items, foreseen, traces)
+                taken = self._service.submit_in(tx, project, run, items, foreseen, traces, **_people(group))
         except Contended:
             raise
         except VerificationError as error:
@@ -202,9 +213,18 @@ class Gatherer:
 
     def _alone(self, request: _Request) -> Intake | Exception:
         try:
-            return self._service.submit(request.project, request.run, request.items)
+            return self._service.submit(
+                request.project, request.run, request.items, submitter=request.submitter
+            )
         except Exception as error:  # noqa: BLE001 - it is raised to the request that caused it
             return error
+
+
+def _people(group: Sequence[_Request]) -> dict[str, Sequence[str | None]]:
+    """Who submitted each item, where anybody did: nothing is written for programs."""
+    if not any(request.submitter for request in group):
+        return {}
+    return {"submitters": [request.submitter for request in group for _ in request.items]}
 
 
 def _shares(taken: Intake, group: Sequence[_Request]) -> Iterator[Intake]:

@@ -14,7 +14,6 @@ from verifier_service.api.paths import KeyId
 from verifier_service.api.problems import documented
 from verifier_service.domain.runs import Key, Scope
 from verifier_service.domain.wire import KeyCreated, KeyList
-from verifier_service.services import tenants
 
 router = APIRouter(prefix="/v1/keys", tags=["keys"])
 
@@ -25,7 +24,9 @@ def create_key(
 ) -> KeyCreated:
     """Make a key; its token is shown this once and never stored. Scope: `admin`."""
     scopes = {Scope(scope) for scope in wanted.scopes}
-    made = context.service.unit(lambda tx: tenants.create_key(tx, caller.project, wanted.name, scopes))
+    made = context.accounts.create_key(
+        caller.project, wanted.name, scopes, f"key {caller.id}", wanted.owner
+    )
     return KeyCreated(key=made.key, token=made.token)
 
 
@@ -39,6 +40,6 @@ def list_keys(caller: Admin, context: InContext) -> KeyList:
 @router.delete("/{key}", responses=documented(404))
 def revoke_key(key: KeyId, caller: Admin, context: InContext) -> Key:
     """Revoke a key (idempotent). Other processes refuse it within seconds. Scope: `admin`."""
-    found = context.service.unit(lambda tx: tx.keys.revoke(caller.project, key))
+    found = context.accounts.revoke_key(caller.project, key, f"key {caller.id}")
     context.keys.forget(key)
     return found

@@ -9,7 +9,6 @@ from fastapi import APIRouter, Depends, Query, Response
 from verifier_service.api.auth import Reviewer
 from verifier_service.api.bodies import body_of, described
 from verifier_service.api.context import InContext
-from verifier_service.api.lab_files import sheet_of
 from verifier_service.api.paths import ImportId
 from verifier_service.api.problems import after_put, documented
 from verifier_service.bootstrap.lab_results import import_lab_results
@@ -17,6 +16,7 @@ from verifier_service.domain.errors import NotFound
 from verifier_service.domain.lab_results import LabImport, LabVersionList, NewLabResults
 from verifier_service.domain.retractions import CheckKey
 from verifier_service.domain.reviews import QueueName
+from verifier_service.lab_files.sheets import sheet_of
 from verifier_service.services.lab_requests import worklist
 
 router = APIRouter(prefix="/v1", tags=["lab results"])

@@ -9,6 +9,7 @@ from fastapi import Path
 from pydantic import BeforeValidator, StringConstraints
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from verifier_service.domain.reviews import QueueName
 from verifier_service.domain.trajectories import ID_PATTERN
 
 SLASH = "%2F"
@@ -44,7 +45,15 @@ TrajectoryId = Annotated[PathId, Path(description="The trajectory's id; a slash 
 GroupId = Annotated[PathId, Path(description="The group's id; a slash in it is written %2F.")]
 LadderName = Annotated[PathId, Path(description="The ladder's name; a slash in it is written %2F.")]
 ReviewId = Annotated[PathId, Path(description="The review's id.")]
+QueuePath = Annotated[QueueName, Path(description="The queue's name.")]
+GoldId = Annotated[PathId, Path(description="The gold item's id; a slash in it is written %2F.")]
 AlarmId = Annotated[PathId, Path(description="The alarm's id.")]
 ImportId = Annotated[PathId, Path(description="The import's id; a slash in it is written %2F.")]
+CheckKey = Annotated[
+    str,
+    StringConstraints(pattern=r"^[0-9a-f]{1,64}$"),
+    Path(description="The check's key, as a case shows it."),
+]
 RetractionId = Annotated[PathId, Path(description="The retraction's id; a slash in it is written %2F.")]
+LoginName = Annotated[PathId, Path(description="The user's login.")]
 KeyId = Annotated[PathId, Path(description="The key's id, the part of a token before the dot.")]

@@ -23,6 +23,7 @@ from verifier_service.domain.errors import (
     Forbidden,
     Gone,
     InvalidInput,
+    LimitExceeded,
     NotFound,
     Unauthenticated,
     Unavailable,
@@ -50,14 +51,6 @@ class BodyTooLarge(HTTPException):
 
     def __init__(self, limit: int) -> None:
         super().__init__(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-        self.limit = limit
-
-
-class LimitExceeded(InvalidInput):
-    """An input beyond a limit of this server, which the problem body names."""
-
-    def __init__(self, code: str, message: str, *, limit: float, field: str | None = None) -> None:
-        super().__init__(code, message, field=field)
         self.limit = limit
 
 

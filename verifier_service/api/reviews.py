@@ -2,28 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, Literal, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Response
 
 from verifier_service.api.auth import Reviewer
 from verifier_service.api.bodies import body_of, described
-from verifier_service.api.context import InContext
+from verifier_service.api.context import Context, InContext
 from verifier_service.api.paths import ReviewId
 from verifier_service.api.problems import after_put, documented
+from verifier_service.bootstrap import desk as events
+from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.reviews import (
     ClaimRequest,
     QueueName,
     ReleaseRequest,
+    RenewRequest,
     Review,
     ReviewDecision,
+    SkipRequest,
 )
+from verifier_service.domain.runs import Key, speaking
+from verifier_service.domain.trajectories import Identifier
 from verifier_service.domain.wire import ReviewClaimed, ReviewDecided, ReviewList
 from verifier_service.services import desk
 
 router = APIRouter(prefix="/v1/reviews", tags=["reviews"])
 
-State = Literal["open", "claimed", "decided", "effective", "expired", "cancelled"]
+T = TypeVar("T")
+State = Literal["open", "claimed", "disputed", "decided", "effective", "expired", "cancelled"]
+Named = Annotated[Identifier | None, Query(description="Who looks. A key with an owner says so by itself.")]
+
+
+def acting(context: Context, caller: Key, work: Callable[[Transaction], T]) -> T:
+    """One unit of work whose acts are told of as come through this key."""
+
+    def through(tx: Transaction) -> T:
+        tx.reviews.through(caller.id)
+        return work(tx)
+
+    return context.service.unit(through)
+
+
+def _looking(caller: Key, reviewer: str | None) -> str | None:
+    """Who looks: the key's owner, else the name that is given. Raises ``Forbidden`` for another's."""
+    return caller.owner if reviewer is None else speaking(caller, reviewer)
 
 
 @router.get("", responses=documented())
@@ -32,30 +56,42 @@ def list_reviews(
     context: InContext,
     queue: QueueName | None = None,
     state: State | None = None,
+    assigned_to: Identifier | None = None,
+    reviewer: Named = None,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
 ) -> ReviewList:
-    """Items on the desk, oldest first. Scope: `review`."""
+    """Items on the desk, oldest first, as this reviewer may see them. Scope: `review`."""
+    who = _looking(caller, reviewer)
     with context.service.store.read() as tx:
-        found = desk.listed(tx, caller.project, queue=queue, state=state, limit=limit)
+        found = desk.listed_for(
+            tx, caller.project, who, queue=queue, state=state, limit=limit, assigned_to=assigned_to
+        )
     return ReviewList(reviews=tuple(found))
 
 
 @router.get("/{review}", responses=documented(404))
-def get_review(review: ReviewId, caller: Reviewer, context: InContext) -> Review:
-    """One item with all that its reviewer is shown; references are not. Scope: `review`."""
-    with context.service.store.read() as tx:
-        return tx.reviews.get(caller.project, review)
+def get_review(review: ReviewId, caller: Reviewer, context: InContext, reviewer: Named = None) -> Review:
+    """One item with all that its reviewer is shown; references are not. Scope: `review`.
+
+    With `reviewer`, or a key with an owner, the look is noted in the trail. Of a blind item evidence and
+    votes of others are left out, and `hidden` is true, until the reviewer's own vote stands.
+    """
+    who = _looking(caller, reviewer)
+    return acting(context, caller, lambda tx: desk.open_item(tx, caller.project, review, who))
 
 
 @router.post("/claim", responses=documented(404, 409), openapi_extra=described(ClaimRequest))
 def claim(
     caller: Reviewer, wanted: Annotated[ClaimRequest, Depends(body_of(ClaimRequest))], context: InContext
 ) -> ReviewClaimed:
-    """Reserve the next free item of a queue, or a named one, for one reviewer. Scope: `review`.
+    """Reserve the best free item of a queue, or a named one, for one reviewer. Scope: `review`.
 
-    `review` is null when none is free.
+    What is kept for the reviewer comes first, then what has waited too long, then by value and age.
+    `review` is null when none is free. 403 for one's own submission, and for a name that is not the key
+    owner's.
     """
-    found = context.service.unit(lambda tx: desk.claim_review(tx, caller.project, wanted))
+    speaking(caller, wanted.reviewer)
+    found = acting(context, caller, lambda tx: desk.claim_review(tx, caller.project, wanted))
     return ReviewClaimed(review=found)
 
 
@@ -73,11 +109,14 @@ def decide(
 ) -> ReviewDecided:
     """Record a decision; it takes effect after the undo grace. Scope: `review`.
 
-    201 for a new decision, 200 for the same again, 409 for another one by the same reviewer.
+    201 for a new decision, 200 for the same again, 409 for another one by the same reviewer, and for an
+    item that the reviewer does not hold (any more) or has never opened; 422 names the field that does not
+    fit the form of the item's queue.
     """
+    speaking(caller, decision.reviewer)
     grace_s = context.service.settings.review_grace_s
-    outcome = context.service.unit(
-        lambda tx: desk.decide_review(tx, caller.project, review, decision, grace_s)
+    outcome = acting(
+        context, caller, lambda tx: desk.decide_review(tx, caller.project, review, decision, grace_s)
     )
     response.status_code = after_put(outcome.created)
     return ReviewDecided(review=outcome.review, created=outcome.created)
@@ -91,4 +130,35 @@ def release(
     context: InContext,
 ) -> Review:
     """Give a claimed item back, or undo a decision within its grace. Scope: `review`."""
-    return context.service.unit(lambda tx: desk.release_review(tx, caller.project, review, who.reviewer))
+    reviewer = speaking(caller, who.reviewer)
+    return acting(context, caller, lambda tx: desk.release_review(tx, caller.project, review, reviewer))
+
+
+@router.post("/{review}/renew", responses=documented(404, 409), openapi_extra=described(RenewRequest))
+def renew(
+    review: ReviewId,
+    caller: Reviewer,
+    wanted: Annotated[RenewRequest, Depends(body_of(RenewRequest))],
+    context: InContext,
+) -> Review:
+    """Hold a claimed item for longer, from now; 409 when the claim has expired. Scope: `review`."""
+    reviewer = speaking(caller, wanted.reviewer)
+    return acting(
+        context, caller, lambda tx: desk.renew_review(tx, caller.project, review, reviewer, wanted.minutes)
+    )
+
+
+@router.post("/{review}/skip", responses=documented(404, 409), openapi_extra=described(SkipRequest))
+def skip(
+    review: ReviewId,
+    caller: Reviewer,
+    wanted: Annotated[SkipRequest, Depends(body_of(SkipRequest))],
+    context: InContext,
+) -> Review:
+    """Put a claimed item aside, with a reason. Scope: `review`.
+
+    For `me`: it is not offered to me again. For `others`: it is kept for me for a day. `back`: it cannot be
+    judged; its check ends unscored with the reason `not_judgeable`, unless somebody has voted (409).
+    """
+    reviewer = speaking(caller, wanted.reviewer)
+    return events.skip(context.service, caller, review, reviewer, wanted.reason, wanted.for_)

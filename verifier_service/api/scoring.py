@@ -138,7 +138,9 @@ async def _outcomes(
     if not asked.items:
         return []
     await context.admission.batch(caller, run, asked.items)
-    taken = await context.gatherer.submit(caller.project, run, asked.items, eager=wait.seconds >= EAGER_S)
+    taken = await context.gatherer.submit(
+        caller.project, run, asked.items, eager=wait.seconds >= EAGER_S, submitter=caller.owner
+    )
     _require_ladder(taken)
     pks = {result.pk: result.id for result in taken.results if result.pk is not None and result.id}
     began = time.monotonic()

@@ -15,10 +15,11 @@ from verifier_service.api.context import Context, InContext
 from verifier_service.api.envelopes import NO_WAIT, BatchRequest, item_error, rank_of
 from verifier_service.api.expectations import expected_costs
 from verifier_service.api.paths import RunId, TrajectoryId
-from verifier_service.api.problems import LimitExceeded, after_wait, documented
+from verifier_service.api.problems import after_wait, documented
 from verifier_service.api.threads import by_size
 from verifier_service.api.waiting import Seen, attended
 from verifier_service.domain.costs import ExpectedCost
+from verifier_service.domain.errors import LimitExceeded
 from verifier_service.domain.pricing import Pricing
 from verifier_service.domain.trajectories import TrajectorySubmission
 from verifier_service.domain.wire import (
@@ -59,7 +60,9 @@ async def submit(run: RunId, request: Request, caller: Submitter, context: InCon
     wait = allowed(context, batch.wait or NO_WAIT)
     items = [parsed.item for parsed in batch.items]
     await context.admission.batch(caller, run, items)
-    taken = await context.gatherer.submit(caller.project, run, items, eager=wait.seconds >= EAGER_S)
+    taken = await context.gatherer.submit(
+        caller.project, run, items, eager=wait.seconds >= EAGER_S, submitter=caller.owner
+    )
     pks = {
         result.pk: result.id for result in taken.results if result.pk is not None and result.id is not None
     }

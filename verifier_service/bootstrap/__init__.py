@@ -10,6 +10,7 @@ from scheduler.escalation import EscalationPolicy
 from scheduler.learned import LearnedBeliefs
 from tiers.catalog import VerifierCatalog
 from tiers.catalog_sources import Sources
+from tiers.drawing import RdkitDrawer
 from tiers.harness import ProcessHarness
 from tiers.harness_options import HarnessOptions
 from verifier_service.bootstrap.units import Service
@@ -67,6 +68,7 @@ def build(settings: Settings, dispatcher: Dispatcher | None = None) -> Service:
         harness=lambda: ProcessHarness(catalog, _harness_options(settings)),
         quick_harness=lambda: ProcessHarness(catalog, _quick(_harness_options(settings))),
         courier=_courier(settings),
+        drawer=RdkitDrawer(),
         patience=Patience(
             schedule_s=settings.webhook_schedule_s,
             disable_after_s=settings.webhook_disable_after_s,

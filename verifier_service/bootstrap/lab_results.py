@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from verifier_service.bootstrap.units import Followed, Service, Step
+from verifier_service.bootstrap.steps import Followed, Step
+from verifier_service.bootstrap.units import Service
 from verifier_service.domain.lab_results import LabImport, NewLabResults
 from verifier_service.domain.lab_sheets import Sheet
 from verifier_service.domain.ports.store import Transaction

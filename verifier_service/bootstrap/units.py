@@ -7,15 +7,17 @@ import socket
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
+from verifier_service.bootstrap.snapshots import Snapshots
+from verifier_service.bootstrap.steps import Followed, Step
 from verifier_service.domain.errors import Contended, InvalidInput
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.models import LadderKey
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.costs import CostModel
 from verifier_service.domain.ports.dispatch import Dispatcher
+from verifier_service.domain.ports.drawing import Drawer
 from verifier_service.domain.ports.execution import Done, Harness, Released
 from verifier_service.domain.ports.policy import Beliefs, Policy, Tariff
 from verifier_service.domain.ports.store import Store, Transaction
@@ -23,7 +25,6 @@ from verifier_service.domain.ports.traces import Tracer
 from verifier_service.domain.ports.webhooks import Courier
 from verifier_service.domain.pricing import Pricing
 from verifier_service.domain.records import JsonObject
-from verifier_service.domain.rewards import Issued
 from verifier_service.domain.runs import Run, RunSpec
 from verifier_service.domain.scoring import BUDGET_EXHAUSTED
 from verifier_service.domain.trajectories import TrajectorySubmission, Turn
@@ -48,33 +49,10 @@ from verifier_service.services import (
 from verifier_service.settings import Settings
 
 T = TypeVar("T")
+Items = Sequence[TrajectorySubmission | InvalidInput]
 
 UNIT_TRIES = 6
 UNIT_PAUSE_S = 0.01
-
-
-@dataclass(frozen=True)
-class Step(Generic[T]):
-    """What one piece of work leaves: its value, the cases it touched, and tiers with new work.
-
-    ``known`` need not be read, or run, again; ``again`` asks once more for what the budget could not pay.
-    Of the ``reopened`` cases evidence was taken back.
-    """
-
-    value: T
-    pks: Collection[int]
-    known: advance.Known = advance.KNOW_NOTHING
-    woken: Collection[Tier] = ()
-    again: bool = False
-    reopened: Collection[int] = ()
-
-
-class Followed(NamedTuple):
-    """What followed from a step: tiers to wake, runs to announce, and records issued, by trajectory."""
-
-    woken: frozenset[Tier]
-    told: frozenset[tuple[str, str]] = frozenset()
-    issued: Mapping[int, Issued] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,23 +72,26 @@ class Service:
     harness: Callable[[], Harness]
     quick_harness: Callable[[], Harness]
     courier: Courier
+    drawer: Drawer
     patience: Patience
     defaults: RunSpec = field(default_factory=RunSpec)
     host: str = field(default_factory=socket.gethostname)
+    snapshots: Snapshots = field(default_factory=Snapshots)
 
     def submit_in(
         self,
         tx: Transaction,
         project: str,
         run: str,
-        items: Sequence[TrajectorySubmission | InvalidInput],
+        items: Items,
         foreseen: foresee.Foreseen = foresee.NOTHING,
         traces: Sequence[str | None] = (),
+        submitters: Sequence[str | None] = (),
     ) -> intake.Intake:
         """Take a batch in and ask for its fast checks, inside the caller's transaction.
 
         The caller commits, and afterwards wakes the tiers that have new work. ``traces``, where they are
-        collected: that in which each item was submitted.
+        collected: that in which each item was submitted; ``submitters``, where any is known: who did.
         """
         taken = intake.submit(
             tx,
@@ -123,6 +104,8 @@ class Service:
         )
         if any(traces):
             intake.note_traces(tx, taken, traces)
+        if any(submitters):
+            intake.note_submitters(tx, taken, submitters)
         known = advance.Known(bodies=taken.created, plans=foreseen.plans)
         followed = self.follow(tx, Step(taken, taken.created.keys(), known=known))
         return replace(taken, woken=followed.woken, issued=followed.issued)
@@ -150,11 +133,10 @@ class Service:
             sight.learn(attempt.results(jobs))
         return sight.foreseen(attempt)
 
-    def submit(
-        self, project: str, run: str, items: Sequence[TrajectorySubmission | InvalidInput]
-    ) -> intake.Intake:
-        """``submit_in`` as an event of its own."""
-        taken = self.unit(lambda tx: self.submit_in(tx, project, run, items))
+    def submit(self, project: str, run: str, items: Items, submitter: str | None = None) -> intake.Intake:
+        """``submit_in`` as an event of its own, for a person if ``submitter`` is one."""
+        who: dict[str, Any] = {} if submitter is None else {"submitters": (submitter,) * len(items)}
+        taken = self.unit(lambda tx: self.submit_in(tx, project, run, items, **who))
         self.dispatcher.wake(taken.woken)
         return taken
 
@@ -331,9 +313,8 @@ class Service:
             rest |= settle.settle(tx, self.beliefs, touched.draining, correcting=True)
             issued = len(rest) + len(followed.issued.keys() & set(touched.reopened))
             retract.note_records(tx, project, retraction, issued)
-            places = {
-                (case.standing.project, case.standing.run) for case in (*touched.closed, *touched.draining)
-            }
+            corrected = (*touched.closed, *touched.draining)
+            places = {(case.standing.project, case.standing.run) for case in corrected}
             return touched.done, followed._replace(told=followed.told | places)
 
         done, followed = self.unit(step)

@@ -8,18 +8,21 @@ from typing import Annotated
 import typer
 
 from verifier_service.cli import (
+    checks,
     conformance,
     demo,
     keys,
     lab,
     ladders,
     retractions,
+    review_queues,
     reviews,
     rewards,
     runs,
     server,
     submit,
     trial,
+    users,
     webhooks,
     workers,
 )
@@ -70,10 +73,13 @@ app.command("conformance")(conformance.conformance)
 app.add_typer(ladders.app, name="ladders", no_args_is_help=True)
 app.command("verifiers")(ladders.verifiers)
 app.add_typer(keys.app, name="keys", no_args_is_help=True)
+app.add_typer(users.app, name="users", no_args_is_help=True)
 app.add_typer(runs.app, name="runs", no_args_is_help=True)
+review_queues.add_to(reviews.app)
 app.add_typer(reviews.app, name="reviews", no_args_is_help=True)
 app.add_typer(lab.app, name="lab", no_args_is_help=True)
 app.add_typer(webhooks.app, name="webhooks", no_args_is_help=True)
+app.add_typer(checks.app, name="checks", no_args_is_help=True)
 app.command("workers")(workers.workers)
 app.command("retract")(retractions.retract)
 app.command("retractions")(retractions.retractions)

@@ -44,6 +44,10 @@ def create(
     scope: Annotated[
         list[str], typer.Option("--scope", "-s", help=f"Repeat it for several: {', '.join(SCOPES)}.")
     ],
+    owner: Annotated[
+        str | None,
+        typer.Option("--owner", help="The person it is for, who reviews and submits through it."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a key and show its secret, this once."""
@@ -53,7 +57,7 @@ def create(
             f"{', '.join(unknown)}: the scopes are {', '.join(SCOPES)}", param_hint="--scope"
         )
     with connect() as client:
-        created = client.create_key(name, scope)
+        created = client.create_key(name, scope, owner=owner)
     if as_json:
         dump(created)
         return

@@ -34,18 +34,28 @@ Reviewer: TypeAlias = Annotated[
 ]
 
 
+Minutes: TypeAlias = Annotated[
+    float | None, typer.Option("--minutes", min=0.1, max=1440, help="As the queue says when left out.")
+]
+
+
 @app.command("list")
 def list_(
     queue: Annotated[str | None, typer.Option("--queue")] = None,
     state: Annotated[
-        str | None, typer.Option("--state", help="open, claimed, decided, effective, expired or cancelled.")
+        str | None,
+        typer.Option("--state", help="open, claimed, disputed, decided, effective, expired or cancelled."),
     ] = None,
+    assigned_to: Annotated[str | None, typer.Option("--assigned-to", help="Kept for somebody.")] = None,
+    reviewer: Reviewer = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=MOST_ITEMS)] = 100,
     as_json: AsJson = False,
 ) -> None:
     """Items on the desk, oldest first."""
     with connect() as client:
-        found = client.reviews(queue=queue, state=state, limit=limit)
+        found = client.reviews(
+            queue=queue, state=state, limit=limit, assigned_to=assigned_to, reviewer=reviewer
+        )
     if as_json:
         dump_all(found)
         return
@@ -72,10 +82,10 @@ def _candidate(item: Review) -> str:
 
 
 @app.command(context_settings=ANY_ID)
-def show(id: str, as_json: AsJson = False) -> None:
-    """One item with its evidence."""
+def show(id: str, reviewer: Reviewer = None, as_json: AsJson = False) -> None:
+    """One item with its evidence; with --reviewer, that somebody looked is noted."""
     with connect() as client:
-        item = client.review(id)
+        item = client.review(id, reviewer=reviewer)
     if as_json:
         dump(item)
         return
@@ -103,7 +113,7 @@ def _print(item: Review) -> None:
 def claim(
     id: Annotated[str | None, typer.Argument(help="The next free item when left out.")] = None,
     queue: Annotated[str | None, typer.Option("--queue")] = None,
-    minutes: Annotated[float, typer.Option("--minutes", min=0.1, max=1440)] = 30.0,
+    minutes: Minutes = None,
     reviewer: Reviewer = None,
     as_json: AsJson = False,
 ) -> None:
@@ -146,11 +156,15 @@ def decide(
     measured: Annotated[
         list[str] | None, typer.Option("--measured", help="'QUANTITY=VALUE±SIGMA UNIT'; may be repeated.")
     ] = None,
+    score: Annotated[
+        list[str] | None, typer.Option("--score", help="'NAME=GRADE', as the form asks; may be repeated.")
+    ] = None,
+    comment: Annotated[str | None, typer.Option("--comment")] = None,
     human_s: Annotated[float | None, typer.Option("--human-seconds", min=0, help="Time it took.")] = None,
     reviewer: Reviewer = None,
     as_json: AsJson = False,
 ) -> None:
-    """Accept or reject. It can be undone with `release` until the grace has passed."""
+    """Accept or reject what is claimed. It can be undone with `release` until the grace has passed."""
     vote = _vote(verdict, reason)
     with connect() as client:
         decided = client.decide(
@@ -160,6 +174,8 @@ def decide(
             reason=reason,
             measurements=[_measurement(text) for text in measured or ()],
             human_s=human_s,
+            scores=dict(map(_score, score)) if score else None,
+            comment=comment,
         )
     if as_json:
         dump(decided)
@@ -167,6 +183,13 @@ def decide(
     effective = decided.review.votes[-1].effective_at if decided.review.votes else None
     when = f"; takes effect at {effective:%H:%M:%S}" if effective is not None else ""
     say(f"{id}: {verdict}{'' if decided.created else ' (it was there already)'}{when}")
+
+
+def _score(text: str) -> tuple[str, int]:
+    name, _, grade = text.rpartition("=")
+    if not name or re.fullmatch(r"[-+]?[0-9]+", grade) is None:
+        raise typer.BadParameter("write 'NAME=GRADE'", param_hint="--score")
+    return name, int(grade)
 
 
 def _vote(verdict: str, reason: str) -> Literal["accept", "reject"]:
@@ -184,6 +207,39 @@ def release(id: str, reviewer: Reviewer = None, as_json: AsJson = False) -> None
     """Give an item back, or undo a decision within its grace."""
     with connect() as client:
         item = client.release(id, reviewer=reviewer or whoami())
+    if as_json:
+        dump(item)
+        return
+    say(f"{item.id} is {item.state}")
+
+
+@app.command(context_settings=ANY_ID)
+def renew(id: str, minutes: Minutes = None, reviewer: Reviewer = None, as_json: AsJson = False) -> None:
+    """Hold a claimed item for longer, from now."""
+    with connect() as client:
+        item = client.renew(id, reviewer=reviewer or whoami(), minutes=minutes)
+    if as_json:
+        dump(item)
+        return
+    say(f"{item.id} is yours until {item.claimed_until:%H:%M:%S}" if item.claimed_until else item.id)
+
+
+@app.command(context_settings=ANY_ID)
+def skip(
+    id: str,
+    reason: Annotated[str, typer.Option("--reason")],
+    whom: Annotated[
+        str, typer.Option("--for", help="me: not offered to me again; others: kept for me; back: unscored.")
+    ] = "me",
+    reviewer: Reviewer = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put a claimed item aside."""
+    wanted: dict[str, Literal["me", "others", "back"]] = {"me": "me", "others": "others", "back": "back"}
+    if whom not in wanted:
+        raise typer.BadParameter("me, others or back", param_hint="--for")
+    with connect() as client:
+        item = client.skip(id, reviewer=reviewer or whoami(), reason=reason, whom=wanted[whom])
     if as_json:
         dump(item)
         return

@@ -26,6 +26,9 @@ NEEDED = (
     "structlog",
     "psutil",
     "prometheus_client",
+    "jinja2",
+    "argon2",
+    "python_multipart",
 )
 
 

@@ -13,8 +13,10 @@ import httpx
 from verifier_service.client import (
     archives,
     desk,
+    desk_lead,
     hindsight,
     lab,
+    operating,
     taking_back,
     tenancy,
     trajectories,
@@ -87,15 +89,40 @@ class Client:
     keys = _verb(tenancy.keys)
     create_key = _verb(tenancy.create_key)
     revoke_key = _verb(tenancy.revoke_key)
+    users = _verb(tenancy.users)
+    add_user = _verb(tenancy.add_user)
+    change_user = _verb(tenancy.change_user)
     reviews = _verb(desk.reviews)
     review = _verb(desk.review)
     claim = _verb(desk.claim)
     decide = _verb(desk.decide)
     release = _verb(desk.release)
+    renew = _verb(desk.renew)
+    skip = _verb(desk.skip)
+    review_queues = _verb(desk_lead.queues)
+    review_queue = _verb(desk_lead.queue)
+    put_review_queue = _verb(desk_lead.put_queue)
+    reassign = _verb(desk_lead.reassign)
+    withdraw_reviews = _verb(desk_lead.withdraw_reviews)
+    retract_review = _verb(desk_lead.retract_review)
+    add_gold = _verb(desk_lead.add_gold)
+    gold = _verb(desk_lead.gold)
+    retire_gold = _verb(desk_lead.retire_gold)
+    agreement = _verb(desk_lead.agreement)
+    trail = _verb(desk_lead.trail)
     import_lab_results = _verb(lab.import_lab_results)
     lab_import = _verb(lab.lab_import)
     lab_versions = _verb(lab.lab_versions)
     lab_requests = _verb(lab.lab_requests)
+    trajectories = _verb(operating.trajectories)
+    distribution = _verb(operating.distribution)
+    spending = _verb(operating.spending)
+    queues = _verb(operating.queues)
+    stuck_checks = _verb(operating.stuck_checks)
+    failed_checks = _verb(operating.failed_checks)
+    retry_checks = _verb(operating.retry_checks)
+    cancel_checks = _verb(operating.cancel_checks)
+    cancel_trajectories = _verb(operating.cancel_trajectories)
     retract = _verb(taking_back.retract)
     retraction = _verb(taking_back.retraction)
     reverify = _verb(taking_back.reverify)

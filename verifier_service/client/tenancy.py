@@ -1,4 +1,4 @@
-"""Plans about runs, ladders, verifiers and keys."""
+"""Plans about runs, ladders, verifiers, keys and users."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from verifier_service.client.calls import Call, as_json, path, reading
 from verifier_service.client.exchange import Plan, Session, deliver, deliver_waiting
+from verifier_service.domain.accounts import User
 from verifier_service.domain.ladders import Ladder, LadderSpec
 from verifier_service.domain.ports.catalog import VerifierListing
 from verifier_service.domain.runs import Key, Run, RunReport, RunSpec
@@ -16,6 +17,7 @@ from verifier_service.domain.wire import (
     LadderList,
     LadderStored,
     RunList,
+    UserList,
     VerifierList,
 )
 from verifier_service.domain.workers import Worker, WorkerList
@@ -94,18 +96,54 @@ def workers(session: Session) -> Plan[tuple[Worker, ...]]:
     return (yield from deliver(session, call)).workers
 
 
+def users(session: Session) -> Plan[tuple[User, ...]]:
+    """The project's users, by login."""
+    call = Call(method="GET", path=path("users"), read=reading(UserList))
+    return (yield from deliver(session, call)).users
+
+
+def add_user(
+    session: Session, login: str, *, name: str, role: str, password: str | None = None
+) -> Plan[User]:
+    """Add a user. Without a password they need a link, which an admin makes on the page Access."""
+    body = {"login": login, "name": name, "role": role, "password": password}
+    call = Call(method="POST", path=path("users"), body=as_json(body), read=reading(User), repeatable=False)
+    return (yield from deliver(session, call))
+
+
+def change_user(
+    session: Session,
+    login: str,
+    *,
+    name: str | None = None,
+    role: str | None = None,
+    disabled: bool | None = None,
+    password: str | None = None,
+) -> Plan[User]:
+    """Change a user; what is not given stays. A new role, a new password or disabling end sessions."""
+    given = {"name": name, "role": role, "disabled": disabled, "password": password}
+    body = {field: value for field, value in given.items() if value is not None}
+    call = Call(method="PATCH", path=path("users", login), body=as_json(body), read=reading(User))
+    return (yield from deliver(session, call))
+
+
 def keys(session: Session) -> Plan[tuple[Key, ...]]:
     """The project's keys, without secrets."""
     call = Call(method="GET", path=path("keys"), read=reading(KeyList))
     return (yield from deliver(session, call)).keys
 
 
-def create_key(session: Session, name: str, scopes: Iterable[str]) -> Plan[KeyCreated]:
-    """Make a key. Its token is shown this once, so a lost answer is not tried again."""
+def create_key(
+    session: Session, name: str, scopes: Iterable[str], *, owner: str | None = None
+) -> Plan[KeyCreated]:
+    """Make a key, for a person if ``owner`` is one. Its token is shown this once, so a lost answer is not
+    tried again."""
     call = Call(
         method="POST",
         path=path("keys"),
-        body=as_json({"name": name, "scopes": sorted(scopes)}),
+        body=as_json(
+            {"name": name, "scopes": sorted(scopes)} | ({} if owner is None else {"owner": owner})
+        ),
         read=reading(KeyCreated),
         repeatable=False,
     )

@@ -11,7 +11,7 @@ from verifier_service.domain.decisions import RungEvidence
 from verifier_service.domain.evidence import Evidence, Tier, Verdict
 from verifier_service.domain.ladders import Ladder, Role
 from verifier_service.domain.records import JsonObject, Record
-from verifier_service.domain.retractions import KEPT
+from verifier_service.domain.retractions import KEPT, RETRIED
 from verifier_service.domain.states import LIVE_CHECKS, DemandState, RewardStatus
 from verifier_service.domain.trajectories import Turn
 
@@ -130,8 +130,12 @@ class Case:
         return next((evidence for evidence in reversed(found) if evidence is not None), None)
 
     def renewed(self) -> bool:
-        """Whether evidence that was kept meanwhile has been replaced."""
-        return any(demand.reason == KEPT and not self._kept(demand) for demand in self.demands)
+        """Whether evidence that was kept meanwhile has been replaced, or what an operator retried has been
+        found."""
+        return any(demand.reason == KEPT and not self._kept(demand) for demand in self.demands) or any(
+            demand.reason == RETRIED and self.evidence_at(demand.path) is not None
+            for demand in self.demands
+        )
 
     def _kept(self, demand: DemandView) -> bool:
         if demand.state is not DemandState.WITHDRAWN or demand.reason != KEPT:

@@ -12,14 +12,14 @@ from verifier_service.domain.evidence import TIERS, Cost, Tier
 from verifier_service.domain.ladders import Rung
 from verifier_service.domain.planning import IDENTIFY_PATH, identify_rung
 from verifier_service.domain.ports.catalog import Catalog
-from verifier_service.domain.retractions import KEPT, REVERIFIED
+from verifier_service.domain.retractions import KEPT, RETRIED, REVERIFIED
 from verifier_service.domain.scoring import BUDGET_EXHAUSTED, METHOD_CHANGED, contested
 from verifier_service.domain.states import CheckState, DemandState
 
 STEP_REASON = "every trajectory gets the fast tier"
-AGAIN_REASON = "asked again: the evidence was taken back, or its verifier has changed"
+AGAIN_REASON = "asked again: evidence was taken back, its verifier has changed, or an operator retried it"
 GATE_REJECTED = "a hard gate rejected the candidate"
-VERIFIED_AGAIN = frozenset({REVERIFIED, KEPT})
+VERIFIED_AGAIN = frozenset({REVERIFIED, KEPT, RETRIED})
 # Withdrawn for one of these, a rung is asked again; what a gate had ended, where none rejects any more.
 ASKED_AGAIN = VERIFIED_AGAIN | {METHOD_CHANGED, GATE_REJECTED}
 UNLOADED = 0
@@ -73,9 +73,10 @@ def missing(catalog: Catalog, case: Case, *, again: bool) -> Iterator[Rung]:
     standing = case.standing
     if standing.cancelled:
         return
+    last = {demand.path: demand for demand in case.demands}
     had = {
-        demand.path
-        for demand in case.demands
+        path
+        for path, demand in last.items()
         if demand.state is not DemandState.WITHDRAWN or demand.reason not in forgiven
     } | contested(case)
     yield from (rung for rung in case.ladder.process_rungs(standing.n_turns) if rung.path not in had)

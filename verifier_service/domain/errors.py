@@ -24,6 +24,14 @@ class InvalidInput(VerificationError):
     """The caller sent something that can never be accepted; ``field`` names it."""
 
 
+class LimitExceeded(InvalidInput):
+    """An input beyond a limit of this server, which is named."""
+
+    def __init__(self, code: str, message: str, *, limit: float, field: str | None = None) -> None:
+        super().__init__(code, message, field=field)
+        self.limit = limit
+
+
 class NotFound(VerificationError):
     """The named thing does not exist in the caller's project."""
 
@@ -105,3 +113,19 @@ class TaskError(VerifierFailure):
     """The problem itself is broken (no reference, unparsable gold): nobody can be scored on it."""
 
     kind = "task_error"
+
+
+class SignInRefused(Unauthenticated):
+    """A wrong login or password, which of them is not said."""
+
+
+class LockedOut(Unauthenticated):
+    """Too many wrong sign-ins of this login or from this address; ``retry_after_s`` says for how long."""
+
+    def __init__(self, message: str, *, retry_after_s: int) -> None:
+        super().__init__("locked_out", message)
+        self.retry_after_s = retry_after_s
+
+
+class LinkRefused(NotFound):
+    """A one-time link that was used, has expired or never was, or came from the wrong place."""

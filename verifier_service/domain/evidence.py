@@ -132,12 +132,19 @@ class Provenance(Record):
 
 
 class Evidence(Finding):
-    """A finding bound to its check, with provenance and measured cost."""
+    """A finding bound to its check, with provenance and measured cost.
+
+    ``mistaken``: of a verdict of people, the probability that it is wrong, as it was known of them when it
+    took effect.
+    """
 
     check: str
     tier: Tier
     provenance: Provenance
     cost: Cost = Cost()
+    mistaken: Annotated[float, Field(ge=0.0, le=0.5)] | None = Field(
+        default=None, exclude_if=lambda value: value is None
+    )
 
 
 class Failure(Record):

@@ -120,11 +120,13 @@ class TierSpend(Record):
 
 
 class PricePoint(Record):
-    """A stretch of the log: the mean price of a credit in it, and what had been quoted by its end."""
+    """A stretch of the log: the mean price of a credit in it, and by its end the sums of what had been
+    quoted, in credits, and of what that was expected to be worth, in units of the run's objective."""
 
     until: datetime
     price: float | None
     quoted: float
+    worth: float = 0.0
 
 
 class Alternative(Record):

@@ -227,6 +227,16 @@ class LabImport(Record):
     created_at: datetime | None = None
 
 
+class ImportLine(NamedTuple):
+    """An import in a list; ``by`` is who measured, ``key`` who sent it."""
+
+    id: str
+    file: str | None
+    by: str | None
+    key: str
+    created_at: datetime
+
+
 class LabVersion(Record):
     """One version of what a laboratory said of a check: by which import, of which file, by whom, when.
 

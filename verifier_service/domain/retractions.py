@@ -20,6 +20,8 @@ CONTENT_ID_PREFIX = "c-"
 RETRACTED = "retracted"
 REVERIFIED = "reverified"
 KEPT = "reverified_kept"
+# Why one was withdrawn whose check had failed, or was cancelled by an operator: it is asked again.
+RETRIED = "retried"
 
 VerifierName = Annotated[str, Field(min_length=1, max_length=200)]
 CheckKey = Annotated[str, Field(pattern=r"^[0-9a-f]{1,64}$")]

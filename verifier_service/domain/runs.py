@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from verifier_service.domain.errors import Conflict
+from verifier_service.domain.errors import Conflict, Forbidden
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.records import OpenEnum, Record, Request
 
@@ -131,11 +131,26 @@ class Scope(OpenEnum):
 
 
 class Key(Record):
-    """An API key as stored: only a hash of the secret."""
+    """An API key as stored: only a hash of the secret. ``owner`` is the login of the person for whom it was
+    made, and who reviews and submits through it; a key without one speaks for nobody."""
 
     id: str
     project: str
     name: str
+    owner: str | None = None
     scopes: frozenset[Scope]
     created_at: datetime
     revoked_at: datetime | None = None
+
+    @property
+    def acts_as(self) -> str:
+        """Who is said to have acted: the owner, else the key by its name."""
+        return self.owner if self.owner is not None else f"key:{self.name}"
+
+
+def speaking(key: Key, reviewer: str) -> str:
+    """The reviewer who speaks through a key. Raises ``Forbidden`` when the key is somebody else's."""
+    if key.owner is not None and key.owner != reviewer:
+        message = f"this key is {key.owner!r}'s, and nobody else reviews through it"
+        raise Forbidden("not_your_name", message, field="reviewer")
+    return reviewer

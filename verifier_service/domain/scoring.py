@@ -30,6 +30,7 @@ UNPLANNABLE = "verifier_unavailable"
 NO_ESTIMATE = "no_estimate"
 BUDGET_DECISION = "budget:"
 DEADLINE = "deadline"
+CHECK_CANCELLED = "check_cancelled"  # an operator cancelled the check that a demand waited for
 MET_FINAL = len(TIERS)
 MET_NOTHING = -1
 FAILURE_CODES = {
@@ -39,6 +40,7 @@ FAILURE_CODES = {
     "timed_out": RewardCode.UNVERIFIABLE,
     "task_error": RewardCode.TASK_ERROR,
 }
+TAIL = 0.05  # of an interval, on either side
 ABOUT_OUTCOME = ("hard_gate", "soft_gate", "measure", "outcome", "review")
 
 
@@ -147,7 +149,7 @@ def judge(case: Case, estimate: Estimate | None, *, closing: bool = False) -> Ve
     resting = not case.live() and not case.held() and not case.standing.needs_decision
     refused = case.gate_rejection("review")
     if refused is not None:
-        return _floor(refused, settled=resting)
+        return _refused(case, refused, settled=resting)
     if not case.passed(up_to=estimate.tier if estimate is not None else Tier.FAST):
         return Verdicted(reason=_why_unscored(case, closing=closing))
     if estimate is not None:
@@ -244,6 +246,15 @@ def _floor(evidence: Evidence, *, settled: bool) -> Verdicted:
     )
 
 
+def _refused(case: Case, evidence: Evidence, *, settled: bool) -> Verdicted:
+    """The floor; but where people's verdict is the truth and may be wrong, the outcome is the probability
+    that the candidate is good after all."""
+    floor, wrong = _floor(evidence, settled=settled), evidence.mistaken
+    if not wrong or case.ladder.spec.outcome is None or case.ladder.spec.truth is not Tier.LAB:
+        return floor
+    return replace(floor, outcome=wrong, variance=wrong * (1.0 - wrong), high=float(wrong > TAIL))
+
+
 def _estimated(case: Case, estimate: Estimate, resting: bool) -> Verdicted:
     truth = case.ladder.spec.truth
     tier = max([estimate.tier, *_confirming(case)], key=lambda tier: tier.rank)
@@ -294,6 +305,9 @@ def _why_unasked(case: Case, closing: bool) -> RewardReason:
     if UNPLANNABLE in reasons:
         message = "a verifier of the ladder is not installed here"
         return RewardReason(code=RewardCode.INFRASTRUCTURE, detail=UNPLANNABLE, message=message)
+    if CHECK_CANCELLED in reasons:
+        message = "an operator cancelled its check"
+        return RewardReason(code=RewardCode.CANCELLED, detail=CHECK_CANCELLED, message=message)
     if contested(case):
         message = "workers with other libraries asked for its checks in turn"
         return RewardReason(code=RewardCode.INFRASTRUCTURE, detail=METHOD_CHANGED, message=message)

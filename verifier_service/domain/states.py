@@ -24,7 +24,7 @@ class DemandState(StrEnum):
 
     HELD = "held"  # decided: not now; the policy or the close moves it out
     REQUESTED = "requested"  # the check's end, or a withdrawal, moves it out
-    SATISFIED = "satisfied"  # a retraction of the evidence moves it out
+    SATISFIED = "satisfied"  # a retraction of the evidence, or a retry of a failure, moves it out
     WITHDRAWN = "withdrawn"
 
 
@@ -60,9 +60,9 @@ DEMAND_TRANSITIONS: dict[tuple[DemandState, DemandState], str] = {
     (_D.HELD, _D.REQUESTED): "policy",
     (_D.HELD, _D.WITHDRAWN): "policy, close or cancel",
     (_D.REQUESTED, _D.SATISFIED): "end of the check",
-    (_D.REQUESTED, _D.WITHDRAWN): "cancel, close or deadline",
+    (_D.REQUESTED, _D.WITHDRAWN): "cancel (also of the check, by an operator), close or deadline",
     (_D.REQUESTED, _D.HELD): "claim that the budget cannot cover",
-    (_D.SATISFIED, _D.WITHDRAWN): "retraction of the evidence",
+    (_D.SATISFIED, _D.WITHDRAWN): "retraction of the evidence, or an operator's retry of a failure",
 }
 
 

@@ -35,6 +35,9 @@ GET    lab-results/{id}                                           LabImport
 GET    keys                                                       KeyList
 POST   keys                                 NewKey                KeyCreated
 DELETE keys/{id}                                                  Key
+GET    users                                                      UserList
+POST   users                                NewUser               User
+PATCH  users/{login}                        UserChange            User
 GET    webhooks                                                   WebhookList
 POST   webhooks                             NewWebhook            WebhookCreated
 GET    webhooks/{id}, DELETE webhooks/{id}                        Webhook
@@ -57,6 +60,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from verifier_service.domain.accounts import User
 from verifier_service.domain.advantages import Estimator as Estimator
 from verifier_service.domain.costs import ExpectedCost
 from verifier_service.domain.decisions import LoggedDecision
@@ -336,6 +340,12 @@ class KeyList(Record):
     """The project's keys, oldest first, without secrets."""
 
     keys: tuple[Key, ...]
+
+
+class UserList(Record):
+    """The project's users by login, disabled ones as well, without secrets."""
+
+    users: tuple[User, ...]
 
 
 class KeyCreated(Record):

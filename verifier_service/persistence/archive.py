@@ -15,14 +15,15 @@ from sqlalchemy import ColumnElement, Row, Select, func, null, select
 
 from verifier_service.domain.archive import COLUMNS, Kind, Line
 from verifier_service.domain.ports.retention import Cited
-from verifier_service.persistence import tables
+from verifier_service.persistence import review_tables, tables
 from verifier_service.persistence.database import Database, ordered
 from verifier_service.persistence.retractions import read_retracted
 from verifier_service.persistence.runs import no_run, run_key, state_of
 from verifier_service.persistence.worker_tables import attempts
 
 _runs, _cases, _bodies, _demands = tables.runs, tables.trajectories, tables.bodies, tables.demands
-_checks, _reviews, _votes, _rewards = tables.checks, tables.reviews, tables.votes, tables.rewards
+_checks, _rewards = tables.checks, tables.rewards
+_reviews, _votes = review_tables.reviews, review_tables.votes
 _NONE: Mapping[Any, dict[str, Any]] = {}
 
 

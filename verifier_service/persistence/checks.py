@@ -12,7 +12,7 @@ from verifier_service.domain.checks import CheckRef, CheckView, Completion, NewC
 from verifier_service.domain.digests import canonical_json
 from verifier_service.domain.errors import Contended, NotFound
 from verifier_service.domain.states import LIVE_CHECKS, CheckState
-from verifier_service.persistence import tables
+from verifier_service.persistence import review_tables, tables
 from verifier_service.persistence.attempts import Histories
 from verifier_service.persistence.bulk import NOW, insert_new, update_each
 from verifier_service.persistence.cases import VIEWED, check_view
@@ -24,7 +24,7 @@ from verifier_service.persistence.ledger import Movements, accounts_of
 from verifier_service.persistence.runs import no_run
 from verifier_service.persistence.withdrawals import Withdrawals
 
-_checks, _runs, _reviews = tables.checks, tables.runs, tables.reviews
+_checks, _runs, _reviews = tables.checks, tables.runs, review_tables.reviews
 _ROUNDS = 8
 
 
@@ -89,7 +89,7 @@ class SqlChecks(Leases, Endings, Withdrawals, Histories):
 
     def with_passed_deadline(self, limit: int) -> list[int]:
         answered = select(_reviews.c.pk).where(
-            _reviews.c.check_pk == _checks.c.pk, sql(f"reviews.{tables.DECIDED}")
+            _reviews.c.check_pk == _checks.c.pk, sql(f"reviews.{review_tables.DECIDED}")
         )
         passed = select(_checks.c.pk).where(
             sql(tables.DUE),
@@ -135,7 +135,7 @@ class SqlChecks(Leases, Endings, Withdrawals, Histories):
     def _reuse(
         self, known: dict[str, _Known], best: dict[str, NewCheck], refs: dict[str, CheckRef], *, force: bool
     ) -> None:
-        raised = []
+        raised, on_desk = [], []
         later: list[tuple[int, float]] = []
         for key, one in known.items():
             if one.succeeded is not None and not force:
@@ -145,17 +145,22 @@ class SqlChecks(Leases, Endings, Withdrawals, Histories):
                 precedence = -finite(best[key].priority)
                 if precedence < one.precedence:
                     raised.append({"pk": one.live, "precedence": precedence})
+                    if best[key].external:
+                        on_desk.append((one.live, precedence))
                 deadline = best[key].deadline
                 if deadline is not None and one.deadline is not None and deadline > one.deadline:
                     later.append((one.live, deadline))
         update_each(self._db, _checks, raised)
         self._postpone(later)
+        for pk, precedence in on_desk:
+            waiting = update(_reviews).where(_reviews.c.check_pk == pk, sql(review_tables.PENDING))
+            self._db.run(waiting.values(precedence=precedence))
 
     def _postpone(self, later: Sequence[tuple[int, float]]) -> None:
         """People have until the last of those who ask expects an answer."""
         for pk, deadline in later:
             self._db.run(update(_checks).where(_checks.c.pk == pk).values(deadline=deadline))
-            pending = update(_reviews).where(_reviews.c.check_pk == pk, sql(tables.PENDING))
+            pending = update(_reviews).where(_reviews.c.check_pk == pk, sql(review_tables.PENDING))
             self._db.run(pending.values(deadline=deadline))
 
     def _make(

@@ -127,11 +127,13 @@ class SqlDecisions:
 
     def prices(self, project: str, run: str, points: int) -> list[PricePoint]:
         asked = case((decisions.c.action == "request", decisions.c.quote), else_=0.0)
+        worth = case((decisions.c.action == "request", func.coalesce(decisions.c.utility, 0.0)), else_=0.0)
         parts = (
             select(
                 decisions.c.decided_at,
                 decisions.c.price,
                 asked.label("quoted"),
+                worth.label("worth"),
                 func.ntile(points).over(order_by=decisions.c.pk).label("part"),
             )
             .where(decisions.c.run == run_key(project, run))
@@ -141,11 +143,19 @@ class SqlDecisions:
             func.max(parts.c.decided_at).label("until"),
             func.avg(parts.c.price).label("price"),
             func.sum(parts.c.quoted).label("quoted"),
+            func.sum(parts.c.worth).label("worth"),
         ).group_by(parts.c.part)
         shown: list[PricePoint] = []
         for row in self._db.all(found.order_by(parts.c.part)):
-            before = shown[-1].quoted if shown else 0.0
-            shown.append(PricePoint(until=moment(row.until), price=row.price, quoted=before + row.quoted))
+            before = (shown[-1].quoted, shown[-1].worth) if shown else (0.0, 0.0)
+            shown.append(
+                PricePoint(
+                    until=moment(row.until),
+                    price=row.price,
+                    quoted=before[0] + row.quoted,
+                    worth=before[1] + row.worth,
+                )
+            )
         return shown
 
     def audits(self, ladder: LadderKey, after: int, limit: int) -> list[Audit]:

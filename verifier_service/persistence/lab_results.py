@@ -7,17 +7,24 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Select, and_, func, or_, select
 
-from verifier_service.domain.lab_results import LabImport, LabValue, LabVersion, PlateMap, Target
+from verifier_service.domain.lab_results import (
+    ImportLine,
+    LabImport,
+    LabValue,
+    LabVersion,
+    PlateMap,
+    Target,
+)
 from verifier_service.domain.reviews import ReviewState
 from verifier_service.domain.runs import Key
-from verifier_service.persistence import tables
+from verifier_service.persistence import review_tables, tables
 from verifier_service.persistence.bulk import NOW, insert_new
 from verifier_service.persistence.database import Database, clean, clock, sql
 from verifier_service.persistence.documents import dumped
 from verifier_service.persistence.lab_tables import lab_imports, lab_values, plate_maps
 from verifier_service.persistence.tenancy import moment
 
-_reviews, _checks, _demands = tables.reviews, tables.checks, tables.demands
+_reviews, _checks, _demands = review_tables.reviews, tables.checks, tables.demands
 _cases, _runs = tables.trajectories, tables.runs
 _PENDING = [ReviewState.OPEN.value, ReviewState.DECIDED.value]
 _STANDS = _demands.c.state.in_(["requested", "satisfied"])
@@ -52,6 +59,15 @@ class SqlLabResults:
         made = self._db.insert_new(lab_imports).values(values).returning(lab_imports.c.pk)
         return self._db.first(made) is not None
 
+    def history(self, project: str, limit: int) -> list[ImportLine]:
+        kept = lab_imports.c
+        found = select(kept.id, kept.file, kept.measured_by, kept.by_name, kept.created_at)
+        latest = found.where(kept.project == project).order_by(kept.pk.desc()).limit(limit)
+        return [
+            ImportLine(row.id, row.file, row.measured_by, row.by_name, moment(row.created_at))
+            for row in self._db.all(latest)
+        ]
+
     def keep(self, project: str, import_id: str, values: Mapping[int, LabValue]) -> int:
         pk = self._pk(project, import_id)
         rows = [
@@ -78,12 +94,12 @@ class SqlLabResults:
 
     def by_candidate(self, project: str, canonical: Collection[str]) -> list[Target]:
         these = self._db.among(_cases.c.canonical, sorted(canonical))
-        waiting = self._targets(project, these, sql(f"reviews.{tables.OPEN}"))
+        waiting = self._targets(project, these, sql(f"reviews.{review_tables.OPEN}"))
         return [*waiting, *self._targets(project, these, _ANSWERED)]
 
     def waiting(self, project: str, queue: str | None, limit: int) -> list[Target]:
         found = _TARGETS.where(
-            _reviews.c.project == project, sql(f"reviews.{tables.OPEN}"), _cases.c.pk == _FIRST
+            _reviews.c.project == project, sql(f"reviews.{review_tables.OPEN}"), _cases.c.pk == _FIRST
         )
         if queue is not None:
             found = found.where(_reviews.c.queue == queue)

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Table, delete, exists, select, update
 
 from verifier_service.domain.states import LIVE_CHECKS
-from verifier_service.persistence import tables
+from verifier_service.persistence import review_tables, tables
 from verifier_service.persistence.checks import SqlChecks
 from verifier_service.persistence.database import Database, clock, ordered, sql
 from verifier_service.persistence.lab_tables import lab_values
@@ -22,7 +22,9 @@ from verifier_service.persistence.webhook_tables import deliveries, webhooks
 from verifier_service.persistence.worker_tables import attempts
 
 _runs, _cases, _bodies, _demands = tables.runs, tables.trajectories, tables.bodies, tables.demands
-_checks, _reviews, _votes, _rewards = tables.checks, tables.reviews, tables.votes, tables.rewards
+_checks, _rewards = tables.checks, tables.rewards
+_reviews, _votes = review_tables.reviews, review_tables.votes
+_skips, _events = review_tables.review_skips, review_tables.review_events
 _INCREMENTAL = 2  # https://sqlite.org/pragma.html#pragma_auto_vacuum
 
 
@@ -104,11 +106,21 @@ class SqlRetention:
         alone = select(_checks.c.pk).where(self._db.among(_checks.c.pk, checks), ~again)
         gone = [row.pk for row in self._db.all(alone)]
         reviews = select(_reviews.c.pk).where(self._db.among(_reviews.c.check_pk, gone))
-        self._delete(_votes, _votes.c.review, [row.pk for row in self._db.all(reviews)])
+        self._forget_reviews([row.pk for row in self._db.all(reviews)])
         self._delete(_reviews, _reviews.c.check_pk, gone)
         self._delete(lab_values, lab_values.c.check_pk, gone)
         self._delete(attempts, attempts.c.check_pk, gone)
         self._delete(_checks, _checks.c.pk, gone)
+
+    def _forget_reviews(self, pks: Collection[int]) -> None:
+        """Of the trail stays who did what and when, without what was written."""
+        if not pks:
+            return
+        ids = select(_reviews.c.id).where(self._db.among(_reviews.c.pk, pks))
+        told = update(_events).where(_events.c.review.in_(ids), _events.c.detail.is_not(None))
+        self._db.run(told.values(detail=None))
+        self._delete(_skips, _skips.c.review, pks)
+        self._delete(_votes, _votes.c.review, pks)
 
     def _delete(self, table: Table, column: ColumnElement[Any], values: Collection[int]) -> int:
         if not values:

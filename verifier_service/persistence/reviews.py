@@ -3,35 +3,66 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, delete, exists, insert, or_, select, update
+from sqlalchemy import Row, delete, insert, select, update
 
-from verifier_service.domain.errors import Conflict, NotFound
+from verifier_service.domain.errors import Conflict
+from verifier_service.domain.ports.reviews import Offer
+from verifier_service.domain.review_queues import CLAIM_MINUTES
+from verifier_service.domain.review_trail import SERVICE, Act
+from verifier_service.domain.review_votes import tally
 from verifier_service.domain.reviews import Review, ReviewDecision, ReviewState
-from verifier_service.persistence import tables
-from verifier_service.persistence.database import Database, clock, ordered, sql
-from verifier_service.persistence.desk_items import claimed_now, read_review, same_decision
+from verifier_service.persistence import review_tables, tables
+from verifier_service.persistence.database import clock, sql
+from verifier_service.persistence.desk_items import (
+    ALIVE,
+    FREE,
+    IS_OPEN,
+    ITEMS,
+    KEPT,
+    claimed_now,
+    in_state,
+    require_free,
+    require_held,
+    same_decision,
+)
+from verifier_service.persistence.desk_lead import Leading
+from verifier_service.persistence.desk_rows import own_demands
 from verifier_service.persistence.documents import dumped
+from verifier_service.persistence.gold import ID_BYTES
 
-_reviews, _votes, _checks = tables.reviews, tables.votes, tables.checks
+_reviews, _votes, _skips = review_tables.reviews, review_tables.votes, review_tables.review_skips
+_checks, _demands, _cases = tables.checks, tables.demands, tables.trajectories
 _OPEN, _DECIDED = ReviewState.OPEN.value, ReviewState.DECIDED.value
-_ID_BYTES = 12
+KEPT_HOURS = 24.0
+_ORDER = (_reviews.c.lane, _reviews.c.precedence, _reviews.c.pk)
 
 
-class SqlReviews:
+class SqlReviews(Leading):
     """See ``ports.reviews.Reviews``."""
 
-    def __init__(self, database: Database) -> None:
-        self._db = database
+    def through(self, key: str) -> None:
+        self._trail.key = key
 
     def open(
-        self, project: str, check: int, *, queue: str, approvals: int, deadline: float | None, shown: str
+        self,
+        project: str,
+        check: int,
+        *,
+        queue: str,
+        approvals: int,
+        deadline: float | None,
+        shown: str,
+        queue_version: int = 0,
+        blind: bool = False,
+        minutes: float | None = None,
+        escalate_after_s: float | None = None,
     ) -> str:
         """Idempotent while the check's item is pending; a check that is sent again gets a new one."""
+        value = select(_checks.c.precedence).where(_checks.c.pk == check).scalar_subquery()
         values = {
-            "id": secrets.token_hex(_ID_BYTES),
+            "id": secrets.token_hex(ID_BYTES),
             "project": project,
             "check_pk": check,
             "queue": queue,
@@ -39,57 +70,96 @@ class SqlReviews:
             "approvals": approvals,
             "deadline": deadline,
             "shown": shown,
+            "queue_version": queue_version,
+            "blind": blind,
+            "minutes": minutes,
+            "precedence": value,
+            "escalate_at": None if escalate_after_s is None else clock() + escalate_after_s,
             "created_at": clock(),
         }
-        self._db.run(self._db.insert_new(_reviews).values(values))
-        pending = select(_reviews.c.id).where(_reviews.c.check_pk == check, sql(tables.PENDING))
+        made = self._db.insert_new(_reviews).values(values).returning(_reviews.c.id)
+        row = self._db.first(made)
+        if row is not None:
+            self._trail.note(project, Act.MADE, SERVICE, queue=queue, review=row.id)
+            return str(row.id)
+        pending = select(_reviews.c.id).where(_reviews.c.check_pk == check, sql(review_tables.PENDING))
         return str(self._db.connection.execute(pending).scalar_one())
 
-    def get(self, project: str, review: str) -> Review:
-        return self._read(self._row(project, review))
+    def check_of(self, project: str, review: str) -> int | None:
+        pk: int | None = self._row(project, review).check_pk
+        return pk
 
-    def check_of(self, project: str, review: str) -> int:
-        return int(self._row(project, review).check_pk)
+    def opened(self, project: str, review: str, reviewer: str) -> None:
+        row = self._row(project, review)
+        if not self._trail.has(review, Act.OPENED, reviewer):
+            self._note(row, Act.OPENED, reviewer)
 
-    def listed(self, project: str, *, queue: str | None, state: str | None, limit: int) -> list[Review]:
-        found = _ITEMS.where(_reviews.c.project == project)
+    def listed(
+        self,
+        project: str,
+        *,
+        queue: str | None,
+        state: str | None,
+        limit: int,
+        assigned_to: str | None = None,
+    ) -> list[Review]:
+        found = ITEMS.where(_reviews.c.project == project)
         if queue is not None:
             found = found.where(_reviews.c.queue == queue)
         if state is not None:
-            found = found.where(_in_state(state))
-        return [self._read(row) for row in self._db.all(found.order_by(_reviews.c.pk).limit(limit))]
+            found = found.where(in_state(state))
+        if assigned_to is not None:
+            found = found.where(_reviews.c.assigned_to == assigned_to, _reviews.c.gold.is_(None))
+            found = found.where(KEPT)
+        return self._read_all(self._db.all(found.order_by(_reviews.c.pk).limit(limit)))
+
+    def next(self, project: str, *, reviewer: str, queue: str | None) -> Offer | None:
+        row = self._offered(project, reviewer, queue)
+        if row is None:
+            return None
+        return Offer(row.id, row.queue, row.queue_version, assigned=row.assigned_to == reviewer)
 
     def claim(
-        self, project: str, *, reviewer: str, queue: str | None, review: str | None, minutes: float
+        self, project: str, *, reviewer: str, queue: str | None, review: str | None, minutes: float | None
     ) -> Review | None:
         """Claiming an item that the reviewer already holds renews the claim."""
-        if review is not None:
+        if review is None:
+            row = self._offered(project, reviewer, queue)
+            if row is None:
+                return None
+        else:
             row = self._row(project, review, lock=True)
-            _require_free(row, reviewer)
+            require_free(row, reviewer)
             if self._vote(row.pk, reviewer) is not None:
                 raise Conflict("already_voted", f"{reviewer!r} has decided on review {review!r}")
-        else:
-            offered = self._offered(project, reviewer, queue)
-            if offered is None:
-                return None
-            row = offered
-        held = update(_reviews).where(_reviews.c.pk == row.pk)
-        self._db.run(held.values(claimed_by=reviewer, claimed_until=clock() + minutes * 60.0))
+            self._require_not_own(row, reviewer)
+        held = claimed_now(row) and row.claimed_by == reviewer
+        if row.claimed_by not in (None, reviewer):
+            self._note(row, Act.LAPSED, row.claimed_by)
+        self._hold(row, reviewer, minutes)
+        self._note(row, Act.RENEWED if held else Act.CLAIMED, reviewer)
         return self.get(project, row.id)
+
+    def renew(self, project: str, review: str, reviewer: str, minutes: float | None) -> Review:
+        row = self._held(project, review, reviewer)
+        self._hold(row, reviewer, minutes)
+        self._note(row, Act.RENEWED, reviewer)
+        return self.get(project, review)
 
     def decide(
         self, project: str, review: str, decision: ReviewDecision, grace_s: float
     ) -> tuple[Review, bool]:
-        row = self._row(project, review, lock=True)
-        vote = self._vote(row.pk, decision.reviewer)
+        row, reviewer = self._row(project, review, lock=True), decision.reviewer
+        vote = self._vote(row.pk, reviewer)
         if vote is not None:
             if same_decision(vote.decision, decision):
                 return self._read(row), False
-            raise Conflict("already_decided", f"{decision.reviewer!r} has decided otherwise")
-        _require_free(row, decision.reviewer)
+            raise Conflict("already_decided", f"{reviewer!r} has decided otherwise")
+        self._require_not_own(row, reviewer)
+        require_held(row, reviewer, opened=self._trail.has(review, Act.OPENED, reviewer))
         values = {
             "review": row.pk,
-            "reviewer": decision.reviewer,
+            "reviewer": reviewer,
             "verdict": decision.verdict,
             "decision": dumped(decision),
             "human_s": decision.human_s or 0.0,
@@ -97,105 +167,106 @@ class SqlReviews:
             "effective_at": row.now + grace_s,
         }
         self._db.run(insert(_votes).values(values))
+        said = decision.model_dump(mode="json", exclude={"reviewer"}, exclude_defaults=True)
+        self._note(row, Act.VOTED, reviewer, {"verdict": decision.verdict, **said})
         self._recount(row, effective_at=row.now + grace_s)
         return self.get(project, review), True
 
     def release(self, project: str, review: str, reviewer: str) -> Review:
         row = self._row(project, review, lock=True)
         if row.state == _OPEN and claimed_now(row) and row.claimed_by == reviewer:
-            freed = update(_reviews).where(_reviews.c.pk == row.pk)
-            self._db.run(freed.values(claimed_by=None, claimed_until=None))
+            self._free(row)
+            self._note(row, Act.RELEASED, reviewer)
             return self.get(project, review)
         vote = self._vote(row.pk, reviewer)
         if vote is None or row.state not in (_OPEN, _DECIDED) or vote.effective_at <= row.now:
             raise Conflict("nothing_to_release", f"{reviewer!r} has nothing to release on {review!r}")
         this = (_votes.c.review == row.pk, _votes.c.reviewer == reviewer)
         self._db.run(delete(_votes).where(*this))
+        self._note(row, Act.UNDONE, reviewer, {"verdict": vote.verdict})
         self._recount(row, effective_at=row.effective_at)
         return self.get(project, review)
 
-    def due(self, limit: int) -> list[tuple[str, str, int]]:
-        passed = _ITEMS.where(sql(f"reviews.{tables.DECIDED}"), _reviews.c.effective_at <= clock())
-        rows = self._db.all(passed.order_by(_reviews.c.effective_at, _reviews.c.pk).limit(limit))
-        return [(row.project, row.id, row.check_pk) for row in rows]
+    def skip(self, project: str, review: str, reviewer: str, reason: str, whom: str) -> Review:
+        row = self._held(project, review, reviewer)
+        if whom == "me":
+            self._db.run(self._db.insert_new(_skips).values(review=row.pk, reviewer=reviewer))
+        self._free(row)
+        if row.gold is None:
+            kept = update(_reviews).where(_reviews.c.pk == row.pk)
+            until = clock() + KEPT_HOURS * 3600.0 if whom == "others" else None
+            self._db.run(
+                kept.values(assigned_to=reviewer if until is not None else None, assigned_until=until)
+            )
+        self._note(row, Act.SKIPPED, reviewer, {"for": whom, "reason": reason})
+        return self.get(project, review)
 
-    def close_free(self, checks: Collection[int]) -> int:
-        free = or_(_reviews.c.claimed_until.is_(None), _reviews.c.claimed_until <= clock())
-        voted = exists().where(_votes.c.review == _reviews.c.pk)
-        these = self._db.among(_reviews.c.check_pk, ordered(checks))
-        answered = update(_reviews).where(these, sql(tables.OPEN), free, ~voted)
-        values = {"state": ReviewState.EFFECTIVE.value, "claimed_by": None, "claimed_until": None}
-        return self._db.run(answered.values(**values))
-
-    def close(self, check: int, state: str) -> None:
-        """Does nothing when the check has no pending item."""
-        ended = update(_reviews).where(_reviews.c.check_pk == check, sql(tables.PENDING))
-        self._db.run(ended.values(state=state, claimed_by=None, claimed_until=None))
-
-    def _row(self, project: str, review: str, *, lock: bool = False) -> Row[Any]:
-        found = _ITEMS.where(_reviews.c.project == project, _reviews.c.id == review)
-        row = self._db.first(self._db.locked(found, of=_reviews) if lock else found)
-        if row is None:
-            raise NotFound("review_not_found", f"no review {review!r}")
+    def _held(self, project: str, review: str, reviewer: str) -> Row[Any]:
+        """The item, locked. Raises ``Conflict`` unless the reviewer's claim holds."""
+        row = self._row(project, review, lock=True)
+        require_held(row, reviewer, opened=self._trail.has(review, Act.OPENED, reviewer))
         return row
 
+    def _hold(self, row: Row[Any], reviewer: str, minutes: float | None) -> None:
+        lasts = minutes if minutes is not None else row.minutes or CLAIM_MINUTES
+        held = update(_reviews).where(_reviews.c.pk == row.pk)
+        self._db.run(held.values(claimed_by=reviewer, claimed_until=clock() + lasts * 60.0))
+
+    def _free(self, row: Row[Any]) -> None:
+        freed = update(_reviews).where(_reviews.c.pk == row.pk)
+        self._db.run(freed.values(claimed_by=None, claimed_until=None))
+
     def _offered(self, project: str, reviewer: str, queue: str | None) -> Row[Any] | None:
-        """The oldest free item; items that others are claiming right now are skipped."""
-        voted = exists().where(_votes.c.review == _reviews.c.pk, _votes.c.reviewer == reviewer)
-        free = or_(_reviews.c.claimed_until.is_(None), _reviews.c.claimed_until <= clock())
-        alive = or_(_reviews.c.deadline.is_(None), _reviews.c.deadline > clock())
-        found = _ITEMS.where(
-            _reviews.c.project == project, sql(f"reviews.{tables.OPEN}"), free, alive, ~voted
+        """The best free item; items that others are claiming right now are skipped."""
+        voted = select(_votes.c.review).where(
+            _votes.c.review == _reviews.c.pk, _votes.c.reviewer == reviewer
+        )
+        put_aside = select(_skips.c.review).where(
+            _skips.c.review == _reviews.c.pk, _skips.c.reviewer == reviewer
+        )
+        own = own_demands(reviewer).where(_demands.c.check_pk == _reviews.c.check_pk)
+        found = ITEMS.where(
+            _reviews.c.project == project,
+            IS_OPEN,
+            FREE,
+            ALIVE,
+            ~voted.exists(),
+            ~put_aside.exists(),
+            ~own.exists(),
         )
         if queue is not None:
             found = found.where(_reviews.c.queue == queue)
-        return self._db.first(
-            self._db.locked(found.order_by(_reviews.c.pk).limit(1), of=_reviews, skip=True)
+        mine = found.where(
+            sql(f"reviews.{review_tables.ASSIGNED}"), _reviews.c.assigned_to == reviewer, KEPT
         )
-
-    def _vote(self, review: int, reviewer: str) -> Row[Any] | None:
-        return self._db.first(
-            select(_votes).where(_votes.c.review == review, _votes.c.reviewer == reviewer)
-        )
+        for choice in (mine, found.where(~KEPT)):
+            best = choice.order_by(*_ORDER).limit(1)
+            row = self._db.first(self._db.locked(best, of=_reviews, skip=True))
+            if row is not None:
+                return row
+        return None
 
     def _recount(self, row: Row[Any], *, effective_at: float | None) -> None:
         """Judge the votes with the item locked, so that simultaneous ones are all seen."""
-        votes = self._db.all(select(_votes.c.verdict).where(_votes.c.review == row.pk))
-        accepts = sum(vote.verdict == "accept" for vote in votes)
-        decided = accepts >= row.approvals or accepts < len(votes)
+        votes = self._db.all(_votes_of(row.pk))
+        needed = row.approvals if row.gold is None else 1
+        now = tally([vote.verdict for vote in votes], needed)
+        if now.state == "disputed" and not row.disputed:
+            self._note(row, Act.DISPUTED, SERVICE)
         judged = update(_reviews).where(_reviews.c.pk == row.pk)
+        if row.gold is None and row.assigned_to in {vote.reviewer for vote in votes}:
+            judged = judged.values(assigned_to=None, assigned_until=None)
         self._db.run(
             judged.values(
-                state=_DECIDED if decided else _OPEN,
-                effective_at=effective_at if decided else None,
+                state=_DECIDED if now.state == "decided" else _OPEN,
+                disputed=now.state == "disputed",
+                effective_at=effective_at if now.state == "decided" else None,
                 claimed_by=None,
                 claimed_until=None,
             )
         )
 
-    def _read(self, row: Row[Any]) -> Review:
-        votes = select(_votes).where(_votes.c.review == row.pk)
-        return read_review(row, self._db.all(votes.order_by(_votes.c.decided_at, _votes.c.reviewer)))
 
-
-_ITEMS = select(_reviews, _checks.c.key, clock().label("now")).join(
-    _checks, _checks.c.pk == _reviews.c.check_pk
-)
-
-
-def _in_state(state: str) -> ColumnElement[bool]:
-    claimed = and_(_reviews.c.claimed_until.is_not(None), _reviews.c.claimed_until > clock())
-    if state == ReviewState.CLAIMED:
-        return and_(_reviews.c.state == _OPEN, claimed)
-    if state == ReviewState.OPEN:
-        return and_(_reviews.c.state == _OPEN, ~claimed)
-    return _reviews.c.state == state
-
-
-def _require_free(row: Row[Any], reviewer: str) -> None:
-    if row.state != _OPEN:
-        raise Conflict("review_not_open", f"review {row.id!r} is {row.state}")
-    if claimed_now(row) and row.claimed_by != reviewer:
-        raise Conflict("review_claimed", f"review {row.id!r} is claimed by somebody else")
-    if row.deadline is not None and row.deadline <= row.now:
-        raise Conflict("review_expired", f"the deadline of review {row.id!r} has passed")
+def _votes_of(review: int) -> Any:
+    found = select(_votes).where(_votes.c.review == review)
+    return found.order_by(_votes.c.decided_at, _votes.c.reviewer)

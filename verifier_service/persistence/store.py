@@ -15,25 +15,33 @@ from verifier_service.domain.errors import Contended, Unavailable
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ports.meters import Series
 from verifier_service.domain.ports.store import Lead
+from verifier_service.persistence.accounts import SqlUsers
 from verifier_service.persistence.archive import SqlArchives
 from verifier_service.persistence.checks import SqlChecks
 from verifier_service.persistence.costs import SqlCosts
 from verifier_service.persistence.database import Database
 from verifier_service.persistence.decisions import SqlAlarms, SqlDecisions
 from verifier_service.persistence.demands import SqlDemands
+from verifier_service.persistence.desk_views import SqlDeskViews
+from verifier_service.persistence.gold import SqlGold
 from verifier_service.persistence.lab_results import SqlLabResults
 from verifier_service.persistence.leads import AdvisoryLead, AloneLead
 from verifier_service.persistence.ledger import SqlLedger
 from verifier_service.persistence.meters import SqlMeters
 from verifier_service.persistence.models import ModelCache, SqlModels
+from verifier_service.persistence.overview import SqlOverview
 from verifier_service.persistence.purge import SqlRetention
 from verifier_service.persistence.retractions import SqlRetractions
+from verifier_service.persistence.review_queues import SqlReviewQueues
+from verifier_service.persistence.review_trail import SqlReviewTrail
 from verifier_service.persistence.reviews import SqlReviews
 from verifier_service.persistence.rewards import SqlRewards
 from verifier_service.persistence.runs import SqlRuns
+from verifier_service.persistence.sessions import SqlSessions, SqlSignIns, SqlTickets
 from verifier_service.persistence.tenancy import LadderCache, SqlKeys, SqlLadders, SqlProjects
 from verifier_service.persistence.traces import SqlTraces
 from verifier_service.persistence.trajectories import SqlTrajectories
+from verifier_service.persistence.troubles import SqlTroubles
 from verifier_service.persistence.webhook_outbox import SqlOutbox
 from verifier_service.persistence.webhooks import SqlWebhooks
 from verifier_service.persistence.workers import SqlWorkers
@@ -52,10 +60,14 @@ _AWAY_NAMES = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_NOMEM")
 class SqlTransaction:
     """All ports over one open connection."""
 
-    def __init__(self, database: Database, cache: LadderCache, fitted: ModelCache) -> None:
+    def __init__(self, database: Database, cache: LadderCache, fitted: ModelCache, *, writes: bool) -> None:
         self._database = database
         self.projects = SqlProjects(database)
         self.keys = SqlKeys(database)
+        self.users = SqlUsers(database, writes=writes)
+        self.sessions = SqlSessions(database)
+        self.tickets = SqlTickets(database)
+        self.sign_ins = SqlSignIns(database)
         self.ladders = SqlLadders(database, cache)
         self.runs = SqlRuns(database)
         self.trajectories = SqlTrajectories(database, self.ladders)
@@ -63,7 +75,11 @@ class SqlTransaction:
         self.checks = SqlChecks(database)
         self.demands = SqlDemands(database)
         self.rewards = SqlRewards(database)
-        self.reviews = SqlReviews(database)
+        self.trail = SqlReviewTrail(database)
+        self.reviews = SqlReviews(database, self.trail)
+        self.desk_views = SqlDeskViews(database, self.trail)
+        self.queues = SqlReviewQueues(database)
+        self.gold = SqlGold(database)
         self.lab_results = SqlLabResults(database)
         self.archives = SqlArchives(database)
         self.retention = SqlRetention(database)
@@ -77,6 +93,8 @@ class SqlTransaction:
         self.models = SqlModels(database, fitted)
         self.decisions = SqlDecisions(database)
         self.alarms = SqlAlarms(database)
+        self.overview = SqlOverview(database)
+        self.troubles = SqlTroubles(database)
 
     def now(self) -> float:
         """Database time."""
@@ -179,7 +197,7 @@ class SqlStore:
     ) -> Iterator[SqlTransaction]:
         with _in_our_words(writes=writes), turn, engine.begin() as connection:
             database = Database(connection, self._postgres)
-            yield SqlTransaction(database, self._cache, self._fitted)
+            yield SqlTransaction(database, self._cache, self._fitted, writes=writes)
         if database.counts:
             self._counted(database.counts)
         for level, event, fields in database.events:

@@ -50,7 +50,7 @@ def listed(values: object) -> str:
     return ", ".join(f"'{value}'" for value in values)  # type: ignore[attr-defined]
 
 
-def _where(
+def where_index(
     name: str,
     columns: Sequence[str | ColumnElement[Any]],
     table: Table,
@@ -79,6 +79,8 @@ keys = Table(
     Column("project", Text, ForeignKey("projects.name"), nullable=False, index=True),
     Column("secret_hash", Text, nullable=False),
     Column("body", Text, nullable=False),
+    # The login of the person for whom it was made: who reviews and submits through it.
+    Column("owner", Text),
     Column("created_at", Double, nullable=False),
     Column("revoked_at", Double),
 )
@@ -114,7 +116,7 @@ runs = Table(
     CheckConstraint("state IN ('open', 'closing', 'closed')", name="state"),
 )
 PURGING = "purging_at IS NOT NULL AND purged_at IS NULL"
-_where("ix_runs_purging", ["pk"], runs, PURGING)
+where_index("ix_runs_purging", ["pk"], runs, PURGING)
 
 # The feed's counter has its own row so that handing out a seq never waits for the policy's run lock.
 feeds = Table(
@@ -185,6 +187,8 @@ trajectories = Table(
     Column("seq", BigInteger),
     Column("fingerprint", Text),
     Column("met", Integer, nullable=False),
+    # The owner of the key it was submitted with, who may not judge it.
+    Column("submitter", Text),
     Column("created_at", Double, nullable=False),
     Index("uq_trajectories_run_id", "run", "id", unique=True),
     CheckConstraint("multiplicity >= 1", name="multiplicity"),
@@ -194,11 +198,22 @@ trajectories = Table(
         name="reward",
     ),
 )
-_where("ix_trajectories_group", ["run", "group_id"], trajectories, "group_id IS NOT NULL")
+# Byte by byte, so that a prefix is a range whatever the database's collation.
+_GROUPED = text("group_id IS NOT NULL")
+Index(
+    "ix_trajectories_group",
+    trajectories.c.run,
+    trajectories.c.group_id,
+    sqlite_where=_GROUPED,
+    postgresql_where=_GROUPED,
+    postgresql_ops={"group_id": "text_pattern_ops"},
+)
+# Lists, newest first: of one status, and of all by merging the newest of each.
+Index("ix_trajectories_listed", trajectories.c.run, trajectories.c.status, trajectories.c.pk)
 UNDECIDED = "needs_decision"
-_where("ix_trajectories_undecided", ["run", "pk"], trajectories, UNDECIDED)
+where_index("ix_trajectories_undecided", ["run", "pk"], trajectories, UNDECIDED)
 UNSETTLED = "status IS NULL OR status = 'provisional' OR (status IN ('unscored', 'retracted') AND met < 4)"
-_where("ix_trajectories_unsettled", ["run", "pk"], trajectories, UNSETTLED)
+where_index("ix_trajectories_unsettled", ["run", "pk"], trajectories, UNSETTLED)
 
 # Apart from the row that changes with every step of the climb, so that a step never rewrites the text.
 bodies = Table(
@@ -258,28 +273,31 @@ checks = Table(
     CheckConstraint("max_attempts >= 1", name="max_attempts"),
 )
 LIVE = f"state IN ({listed(sorted(LIVE_CHECKS))})"
-_where("uq_checks_live", ["project", "key"], checks, LIVE, unique=True)
+where_index("uq_checks_live", ["project", "key"], checks, LIVE, unique=True)
 QUEUED = "state = 'queued'"
 # What has to wait for a time is apart, and becomes ready when it is due: no claim walks over it.
 READY = f"{QUEUED} AND not_before IS NULL"
-_where("ix_checks_ready", ["tier", "precedence", "pk"], checks, READY)
+where_index("ix_checks_ready", ["tier", "precedence", "pk"], checks, READY)
 # For workers that run some verifiers of a tier: what only others run must not be in their way.
-_where("ix_checks_ready_kind", ["tier", "verifier", "version", "precedence", "pk"], checks, READY)
+where_index("ix_checks_ready_kind", ["tier", "verifier", "version", "precedence", "pk"], checks, READY)
 DELAYED = f"{QUEUED} AND not_before IS NOT NULL"
-_where("ix_checks_delayed", ["tier", "not_before"], checks, DELAYED)
+where_index("ix_checks_delayed", ["tier", "not_before"], checks, DELAYED)
 # How much a run waits for, however much others do.
-_where("ix_checks_payer", ["payer", "tier"], checks, QUEUED)
+where_index("ix_checks_payer", ["payer", "tier"], checks, QUEUED)
 RUNNING = "state = 'running'"
-_where("ix_checks_lease", ["lease_until"], checks, RUNNING)
+where_index("ix_checks_lease", ["lease_until"], checks, RUNNING)
+# What needs an operator, the latest first.
+FAILED = "state = 'failed'"
+where_index("ix_checks_failed", ["project", "pk"], checks, FAILED)
 LABELS = "state = 'succeeded' AND tier <> 'fast'"
-_where("ix_checks_labels", ["ended_at"], checks, LABELS)
+where_index("ix_checks_labels", ["ended_at"], checks, LABELS)
 # What a retraction may concern, and what it took back.
 EVIDENCE = "state = 'succeeded' AND retraction IS NULL"
-_where("ix_checks_evidence", ["project", "verifier", "pk", "version"], checks, EVIDENCE)
+where_index("ix_checks_evidence", ["project", "verifier", "pk", "version"], checks, EVIDENCE)
 RETRACTED = "retraction IS NOT NULL"
-_where("ix_checks_retraction", ["retraction", "pk"], checks, RETRACTED)
+where_index("ix_checks_retraction", ["retraction", "pk"], checks, RETRACTED)
 DUE = "deadline IS NOT NULL AND state IN ('queued', 'waiting_external')"
-_where("ix_checks_deadline", ["deadline"], checks, DUE)
+where_index("ix_checks_deadline", ["deadline"], checks, DUE)
 
 demands = Table(
     "demands",
@@ -301,18 +319,18 @@ demands = Table(
     CheckConstraint("state IN ('held', 'withdrawn') OR check_pk IS NOT NULL", name="check"),
 )
 STANDING = "state <> 'withdrawn'"
-_where("uq_demands_standing", ["trajectory", "path"], demands, STANDING, unique=True)
+where_index("uq_demands_standing", ["trajectory", "path"], demands, STANDING, unique=True)
 REQUESTED = "state = 'requested'"
-_where("ix_demands_requested", ["check_pk"], demands, REQUESTED)
+where_index("ix_demands_requested", ["check_pk"], demands, REQUESTED)
 # Whether a check is cited at all: what a purge asks of every check, and the foreign key of every deletion.
 # With the state, so that SQLite, which prefers it, finds the requested among very many others.
-_where("ix_demands_check", ["check_pk", "state"], demands, "check_pk IS NOT NULL")
+where_index("ix_demands_check", ["check_pk", "state"], demands, "check_pk IS NOT NULL")
 HELD = "state = 'held'"
 # What a model is fitted to, the latest first.
 BOUGHT = "state = 'satisfied' AND tier <> 'fast'"
-_where("ix_demands_bought", ["pk"], demands, BOUGHT)
+where_index("ix_demands_bought", ["pk"], demands, BOUGHT)
 # From the best: equal ranks, which are the rule, are not sorted.
-_where("ix_demands_held", ["run", demands.c.rank.desc(), "trajectory"], demands, HELD)
+where_index("ix_demands_held", ["run", demands.c.rank.desc(), "trajectory"], demands, HELD)
 
 rewards = Table(
     "rewards",
@@ -328,47 +346,6 @@ rewards = Table(
     Index("uq_rewards_run_trajectory_revision", "run", "trajectory", "revision", unique=True),
     CheckConstraint(f"status IN ({listed(_STORED_STATUSES)})", name="status"),
     CheckConstraint(_NULL_WHEN_SILENT, name="reward"),
-)
-
-reviews = Table(
-    "reviews",
-    metadata,
-    Column("pk", PK, primary_key=True),
-    Column("id", Text, nullable=False, unique=True),
-    Column("project", Text, nullable=False),
-    Column("check_pk", BigInteger, ForeignKey("checks.pk"), nullable=False),
-    Column("queue", Text, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("approvals", Integer, nullable=False),
-    Column("deadline", Double),
-    Column("shown", Text, nullable=False),
-    Column("claimed_by", Text),
-    Column("claimed_until", Double),
-    Column("effective_at", Double),
-    Column("created_at", Double, nullable=False),
-    CheckConstraint("state IN ('open', 'decided', 'effective', 'expired', 'cancelled')", name="state"),
-    CheckConstraint("approvals >= 1", name="approvals"),
-    CheckConstraint("state <> 'decided' OR effective_at IS NOT NULL", name="effective"),
-)
-Index("ix_reviews_check", reviews.c.check_pk)
-PENDING = "state IN ('decided', 'open')"
-_where("uq_reviews_check_pending", ["check_pk"], reviews, PENDING, unique=True)
-OPEN = "state = 'open'"
-_where("ix_reviews_open", ["project", "pk"], reviews, OPEN)
-DECIDED = "state = 'decided'"
-_where("ix_reviews_due", ["effective_at"], reviews, DECIDED)
-
-votes = Table(
-    "votes",
-    metadata,
-    Column("review", BigInteger, ForeignKey("reviews.pk"), primary_key=True, autoincrement=False),
-    Column("reviewer", Text, primary_key=True),
-    Column("verdict", Text, nullable=False),
-    Column("decision", Text, nullable=False),
-    Column("human_s", Double, nullable=False),
-    Column("decided_at", Double, nullable=False),
-    Column("effective_at", Double, nullable=False),
-    CheckConstraint("verdict IN ('accept', 'reject')", name="verdict"),
 )
 
 counters = Table(

@@ -62,6 +62,7 @@ class SqlKeys:
             "project": key.project,
             "secret_hash": secret_hash,
             "body": key.model_dump_json(),
+            "owner": key.owner,
             "created_at": key.created_at.timestamp(),
             "revoked_at": None if key.revoked_at is None else key.revoked_at.timestamp(),
         }

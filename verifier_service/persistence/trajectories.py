@@ -53,6 +53,10 @@ class SqlTrajectories:
         insert_all(self._db, _bodies, texts)
         return inserted
 
+    def attribute(self, submitters: Mapping[int, str]) -> None:
+        rows = [{"pk": pk, "submitter": who} for pk, who in sorted(submitters.items())]
+        update_each(self._db, _cases, rows)
+
     def find(self, project: str, run: str, ids: Collection[str]) -> dict[str, Standing]:
         if not ids:
             return {}

@@ -9,15 +9,18 @@ from typing import Any
 from sqlalchemy import Row, select, update
 
 from verifier_service.domain.history import AttemptEnd
+from verifier_service.domain.review_trail import SERVICE, Act
 from verifier_service.domain.runs import Account
 from verifier_service.domain.states import CheckState
-from verifier_service.persistence import tables
+from verifier_service.persistence import review_tables, tables
 from verifier_service.persistence.bulk import update_each
 from verifier_service.persistence.database import Database, ordered, sql
+from verifier_service.persistence.desk_rows import TOLD
 from verifier_service.persistence.endings import ATTEMPT, Ends
 from verifier_service.persistence.ledger import AccountKey, Movements, locked_accounts
+from verifier_service.persistence.review_trail import SqlReviewTrail
 
-_checks, _demands, _reviews = tables.checks, tables.demands, tables.reviews
+_checks, _demands, _reviews = tables.checks, tables.demands, review_tables.reviews
 
 
 class Withdrawals:
@@ -47,9 +50,12 @@ class Withdrawals:
         """Nobody should work on an item that nobody wants any more."""
         if cancelled:
             pending = update(_reviews).where(
-                self._db.among(_reviews.c.check_pk, cancelled), sql(tables.PENDING)
+                self._db.among(_reviews.c.check_pk, cancelled), sql(review_tables.PENDING)
             )
-            self._db.run(pending.values(state="cancelled", claimed_by=None, claimed_until=None))
+            closed = pending.values(state="cancelled", claimed_by=None, claimed_until=None)
+            trail = SqlReviewTrail(self._db)
+            for row in self._db.all(closed.returning(*TOLD)):
+                trail.note(row.project, Act.CANCELLED, SERVICE, queue=row.queue, review=row.id)
 
     def _wanting_runs(self, pks: Collection[int]) -> dict[int, list[int]]:
         """Runs with a requested demand, per check, the earliest demand first."""

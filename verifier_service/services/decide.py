@@ -28,7 +28,7 @@ from verifier_service.domain.ports.runs import Decided
 from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.pricing import Pricing, Quotes
 from verifier_service.domain.runs import Run, RunState
-from verifier_service.domain.scoring import DEADLINE, contested, counting, process_bonus
+from verifier_service.domain.scoring import CHECK_CANCELLED, DEADLINE, contested, counting, process_bonus
 from verifier_service.domain.states import CheckState, DemandState
 
 SIBLINGS = 8_192  # scored members of groups that the policy is told of
@@ -252,7 +252,7 @@ def _failed(catalog: Catalog, case: Case, *, elsewhere: bool) -> Iterator[Tier]:
         ended = demand.state is DemandState.SATISFIED and demand.check is not None
         if ended and case.evidence(demand) is None:
             yield demand.tier
-        if demand.state is DemandState.WITHDRAWN and demand.reason == DEADLINE:
+        if demand.state is DemandState.WITHDRAWN and demand.reason in (DEADLINE, CHECK_CANCELLED):
             yield demand.tier
     disputed = contested(case)
     for tier in TIERS:

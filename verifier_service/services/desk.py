@@ -5,23 +5,38 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
 
 from verifier_service.domain.cases import Body, Case
 from verifier_service.domain.checks import Claim
 from verifier_service.domain.digests import canonical_json
-from verifier_service.domain.errors import Conflict, InvalidInput, VerificationError
-from verifier_service.domain.evidence import Cost, Evidence, Measurement, Provenance, Reason, Tier, Verdict
+from verifier_service.domain.errors import Conflict, VerificationError
+from verifier_service.domain.evidence import (
+    Cost,
+    Evidence,
+    Failure,
+    Provenance,
+    Reason,
+    Tier,
+    Verdict,
+)
 from verifier_service.domain.extraction import candidate_of
+from verifier_service.domain.gold import choose, is_gold_turn
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.policy import Tariff
+from verifier_service.domain.ports.reviews import Offer
 from verifier_service.domain.ports.store import Transaction
+from verifier_service.domain.review_queues import require_fit, require_unit
+from verifier_service.domain.review_votes import tally
+from verifier_service.domain.reviewer_error import Noise, doubt_of, grades, noise_of, with_noise
 from verifier_service.domain.reviews import (
     ClaimRequest,
     Review,
     ReviewDecision,
-    ReviewMeasurement,
     ReviewState,
     Vote,
+    shown_to,
 )
 from verifier_service.domain.scoring import DEADLINE
 from verifier_service.domain.states import CheckState
@@ -29,6 +44,19 @@ from verifier_service.domain.states import CheckState
 log = logging.getLogger(__name__)
 
 DEFAULT_QUEUE = "default"
+
+
+COUNTED = 2_000  # latest items of a queue that its people's noise is taken from
+NOT_JUDGEABLE = "not_judgeable"
+Whom = Literal["me", "others", "back"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Skipped:
+    """The item after it was put aside, and the trajectories whose check ended with it."""
+
+    review: Review
+    touched: list[int]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,14 +78,19 @@ def open_review(tx: Transaction, owner: str, claim: Claim) -> bool:
     if cases:
         body = tx.trajectories.bodies(pks[:1])[pks[0]]
         shown = _shown(cases[0], body)
-    approvals = claim.params.get("approvals", 1)
+    queue = tx.queues.latest(claim.project, str(claim.params.get("queue", DEFAULT_QUEUE)))
+    approvals = claim.params.get("approvals")
     tx.reviews.open(
         claim.project,
         claim.pk,
-        queue=str(claim.params.get("queue", DEFAULT_QUEUE)),
-        approvals=approvals if isinstance(approvals, int) else 1,
+        queue=queue.spec.name,
+        approvals=approvals if isinstance(approvals, int) else queue.spec.approvals,
         deadline=claim.deadline,
         shown=canonical_json(shown),
+        queue_version=queue.version,
+        blind=queue.spec.blind,
+        minutes=queue.spec.minutes,
+        escalate_after_s=queue.spec.escalate_after_s,
     )
     return True
 
@@ -75,69 +108,168 @@ def _shown(case: Case, body: Body) -> dict[str, object]:
 
 
 def listed(
-    tx: Transaction, project: str, *, queue: str | None, state: str | None, limit: int
+    tx: Transaction,
+    project: str,
+    *,
+    queue: str | None,
+    state: str | None,
+    limit: int,
+    assigned_to: str | None = None,
 ) -> list[Review]:
-    """Items on the desk, oldest first."""
-    return tx.reviews.listed(project, queue=queue, state=state, limit=limit)
+    """Items on the desk with all that is stored, oldest first. ``state`` may be ``disputed``; show them
+    through ``shown_to``."""
+    return tx.reviews.listed(project, queue=queue, state=state, limit=limit, assigned_to=assigned_to)
+
+
+def listed_for(
+    tx: Transaction,
+    project: str,
+    reviewer: str | None,
+    *,
+    queue: str | None,
+    state: str | None,
+    limit: int,
+    assigned_to: str | None = None,
+) -> list[Review]:
+    """Items on the desk as a reviewer, or somebody without a name, may see them."""
+    found = tx.reviews.listed(project, queue=queue, state=state, limit=limit, assigned_to=assigned_to)
+    now = _now(tx)
+    return [shown_to(item, reviewer, now) for item in found]
+
+
+def open_item(tx: Transaction, project: str, review: str, reviewer: str | None) -> Review:
+    """One item as a reviewer may see it; that it was looked at is noted. Raises ``NotFound``."""
+    if reviewer is not None:
+        tx.reviews.opened(project, review, reviewer)
+    return shown_to(tx.reviews.get(project, review), reviewer, _now(tx))
 
 
 def claim_review(tx: Transaction, project: str, request: ClaimRequest) -> Review | None:
-    """Reserve the next free item, or a named one, for one reviewer."""
-    return tx.reviews.claim(
-        project,
-        reviewer=request.reviewer,
-        queue=request.queue,
-        review=request.review,
-        minutes=request.minutes,
+    """Reserve the best free item, or a named one, for one reviewer, who sees it from then on.
+
+    Now and then the next one is a gold item, see ``domain.gold``. Raises ``Conflict`` for a named item that
+    is not free, ``Forbidden`` for one's own submission.
+    """
+    reviewer, review = request.reviewer, request.review
+    if review is None:
+        offer = tx.reviews.next(project, reviewer=reviewer, queue=request.queue)
+        if offer is None:
+            return None
+        review = _gold_instead(tx, project, offer, reviewer) or offer.review
+    claimed = tx.reviews.claim(
+        project, reviewer=reviewer, queue=None, review=review, minutes=request.minutes
     )
+    if claimed is None:
+        return None
+    tx.reviews.opened(project, claimed.id, reviewer)
+    return shown_to(claimed, reviewer, _now(tx))
+
+
+def _gold_instead(tx: Transaction, project: str, offer: Offer, reviewer: str) -> str | None:
+    """A gold item of the same looks, when it is its turn and there is one that this reviewer never had."""
+    share = tx.queues.latest(project, offer.queue).spec.gold_share
+    if offer.assigned or not share:
+        return None
+    secret = tx.projects.secret(project)
+    count = tx.gold.turn(project, offer.queue, reviewer)
+    if not is_gold_turn(secret, offer.queue, reviewer, count, share):
+        return None
+    gold = choose(secret, reviewer, tx.gold.unseen(project, offer.queue, reviewer))
+    return None if gold is None else tx.gold.deal(project, gold, reviewer, like=offer.review)
+
+
+def renew_review(
+    tx: Transaction, project: str, review: str, reviewer: str, minutes: float | None = None
+) -> Review:
+    """Hold a claimed item for longer, from now. Raises ``Conflict`` when the claim does not hold."""
+    return shown_to(tx.reviews.renew(project, review, reviewer, minutes), reviewer, _now(tx))
 
 
 def decide_review(
     tx: Transaction, project: str, review: str, decision: ReviewDecision, grace_s: float
 ) -> Decided:
-    """Record a vote. It takes effect when enough approvals are in and the undo grace has passed.
+    """Record a vote of whoever holds the item. It takes effect when all votes are in and the undo grace has
+    passed.
 
-    Raises ``Conflict`` when the item has ended, is somebody else's, or the vote contradicts an
-    earlier one by the same reviewer.
+    Raises ``Conflict`` when the item has ended, is not the reviewer's, was never opened, or the vote
+    contradicts an earlier one by the same reviewer; ``Forbidden`` on one's own submission; ``InvalidInput``
+    naming the field where it does not fit the form of the item's queue.
     """
     current = tx.reviews.get(project, review)
     if current.state in (ReviewState.EXPIRED, ReviewState.CANCELLED):
         raise Conflict("review_ended", f"review {review!r} is {current.state} and takes no decision")
+    require_fit(decision, tx.queues.version(project, current.queue, current.queue_version))
     _require_unit(tx, tx.reviews.check_of(project, review), decision)
     item, created = tx.reviews.decide(project, review, decision, grace_s)
-    return Decided(review=item, created=created)
+    return Decided(review=shown_to(item, decision.reviewer, _now(tx)), created=created)
 
 
-def _require_unit(tx: Transaction, check: int, decision: ReviewDecision) -> None:
-    """A number of the ladder's quantity in another unit would silently mean something else."""
-    pks = [trajectory for _, trajectory, _ in tx.demands.wanting(check)]
+def _require_unit(tx: Transaction, check: int | None, decision: ReviewDecision) -> None:
+    pks = [] if check is None else [trajectory for _, trajectory, _ in tx.demands.wanting(check)]
     for case in tx.trajectories.cases(pks[:1]):
-        quantity = case.ladder.spec.quantity
-        for measured in decision.measurements:
-            if quantity and measured.quantity == quantity.name and measured.unit != quantity.unit:
-                message = f"{quantity.name} is measured in {quantity.unit}, not in {measured.unit}"
-                raise InvalidInput("wrong_unit", message, field="measurements.unit")
+        if case.ladder.spec.quantity is not None:
+            quantity = case.ladder.spec.quantity
+            require_unit(decision.measurements, quantity.name, quantity.unit)
 
 
 def release_review(tx: Transaction, project: str, review: str, reviewer: str) -> Review:
     """Give an item back, or undo a decision within its grace."""
-    return tx.reviews.release(project, review, reviewer)
+    return shown_to(tx.reviews.release(project, review, reviewer), reviewer, _now(tx))
+
+
+def skip_review(
+    tx: Transaction, project: str, review: str, reviewer: str, reason: str, whom: Whom
+) -> Skipped:
+    """Put a claimed item aside: ``me``, it is not offered to me again; ``others``, it is kept for me for a
+    day; ``back``, it cannot be judged, and its check fails with the reason.
+
+    Raises ``Conflict`` without a claim that holds, and for ``back`` when there are votes.
+    """
+    item = tx.reviews.skip(project, review, reviewer, reason, whom)
+    touched: list[int] = []
+    if whom == "back" and not tx.reviews.cancel_gold(project, review, by=reviewer, reason=reason):
+        touched = take_off(tx, project, review, by=reviewer, reason=reason, code=NOT_JUDGEABLE)
+    return Skipped(review=shown_to(tx.reviews.get(project, item.id), reviewer, _now(tx)), touched=touched)
+
+
+def take_off(tx: Transaction, project: str, review: str, *, by: str, reason: str, code: str) -> list[int]:
+    """End an item without a verdict: the verification did not happen, for a reason with a name. Returns the
+    trajectories concerned. Raises ``Conflict`` when it has votes."""
+    check = tx.reviews.require_unvoted(project, review)
+    failure = Failure(kind="permanent", code=code, message=reason)
+    tx.reviews.close(check, "cancelled", by=by, reason=reason)
+    ended = tx.checks.finish_external(check, CheckState.FAILED, failure=failure)
+    return tx.demands.satisfy([check]) if ended else []
+
+
+def _now(tx: Transaction) -> datetime:
+    return datetime.fromtimestamp(tx.now(), tz=UTC)
 
 
 def apply_due(tx: Transaction, catalog: Catalog, tariff: Tariff, limit: int = 100) -> list[int]:
     """Turn decisions whose grace has passed into evidence; returns the trajectories concerned."""
     touched: list[int] = []
+    known: dict[tuple[str, str], Noise] = {}
     for project, review_id, check in tx.reviews.due(limit):
         try:
             with tx.savepoint():
-                touched += _apply(tx, catalog, tariff, tx.reviews.get(project, review_id), check)
+                if check is None:
+                    tx.reviews.close_gold(project, review_id)
+                else:
+                    review = tx.reviews.get(project, review_id)
+                    queue = (project, review.queue)
+                    if queue not in known:
+                        known[queue] = noise_of(tx.reviews.judged(*queue, COUNTED))
+                    touched += _apply(tx, catalog, tariff, review, check, known[queue])
         except (VerificationError, ValueError):
             log.exception("the decision on review %s cannot be applied; the others are", review_id)
     return touched
 
 
-def _apply(tx: Transaction, catalog: Catalog, tariff: Tariff, review: Review, check: int) -> list[int]:
-    evidence = _evidence(tx, catalog, review, check)
+def _apply(
+    tx: Transaction, catalog: Catalog, tariff: Tariff, review: Review, check: int, noise: Noise
+) -> list[int]:
+    evidence = _evidence(tx, catalog, review, check, noise)
     finished = tx.checks.finish_external(
         check,
         CheckState.SUCCEEDED,
@@ -161,17 +293,32 @@ def expire(tx: Transaction, limit: int = 100) -> list[int]:
     return sorted(touched)
 
 
-def _evidence(tx: Transaction, catalog: Catalog, review: Review, check: int) -> Evidence:
-    """The outcome of the votes: any rejection rejects; measurements of all voters are kept."""
+def escalate(tx: Transaction, limit: int = 1_000) -> int:
+    """Let what has waited for longer than its queue allows go before others; how many items."""
+    return tx.reviews.escalate(limit)
+
+
+def _evidence(tx: Transaction, catalog: Catalog, review: Review, check: int, noise: Noise) -> Evidence:
+    """The outcome of the votes, and how likely it is to be wrong; what those who agree with it measured and
+    graded is kept."""
     view = tx.checks.view(check)
     info = catalog.verifier(view.verifier)
-    refusal = next((vote for vote in review.votes if vote.verdict == "reject"), None)
+    said = [vote.verdict for vote in review.votes]
+    result = tally(said, review.approvals).verdict
+    if result is None:
+        raise Conflict("not_decided", f"the votes on review {review.id!r} decide nothing")
+    agreeing = [vote for vote in review.votes if vote.verdict == result]
+    rejected = result == "reject"
     return Evidence(
         check=view.key,
         tier=Tier.LAB,
-        verdict=Verdict.REJECT if refusal is not None else Verdict.ACCEPT,
-        reason=Reason(code="reviewer_rejected", message=refusal.reason) if refusal is not None else None,
-        measurements=tuple(_measurement(item) for vote in review.votes for item in vote.measurements),
+        verdict=Verdict.REJECT if rejected else Verdict.ACCEPT,
+        reason=Reason(code="reviewer_rejected", message=agreeing[0].reason) if rejected else None,
+        measurements=(
+            *(with_noise(item, noise.scatter) for vote in agreeing for item in vote.measurements),
+            *grades(agreeing),
+        ),
+        mistaken=doubt_of(said, result, noise.rate),
         provenance=Provenance(
             verifier=info.name,
             version=info.version,
@@ -179,10 +326,6 @@ def _evidence(tx: Transaction, catalog: Catalog, review: Review, check: int) -> 
         ),
         cost=Cost(human_s=sum(_human_seconds(vote, info.typical_human_s) for vote in review.votes)),
     )
-
-
-def _measurement(item: Measurement | ReviewMeasurement) -> Measurement:
-    return Measurement(quantity=item.quantity, value=item.value, unit=item.unit, sigma=item.sigma)
 
 
 def _human_seconds(vote: Vote, typical: float) -> float:

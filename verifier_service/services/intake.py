@@ -57,6 +57,16 @@ def note_traces(tx: Transaction, taken: Intake, traces: Sequence[str | None]) ->
     tx.traces.note(noted)
 
 
+def note_submitters(tx: Transaction, taken: Intake, submitters: Sequence[str | None]) -> None:
+    """Remember who submitted each new trajectory; ``submitters`` as the items were."""
+    noted = {
+        result.pk: who
+        for result, who in zip(taken.results, submitters, strict=True)
+        if who is not None and result.pk is not None and result.pk in taken.created
+    }
+    tx.trajectories.attribute(noted)
+
+
 @dataclass(slots=True)
 class _Slot:
     """One item on its way in."""

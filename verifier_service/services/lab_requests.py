@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import re
 from datetime import UTC, datetime
 
 from verifier_service.domain.digests import canonical_json
 from verifier_service.domain.extraction import candidate_of
 from verifier_service.domain.lab_results import Target
 from verifier_service.domain.ports.store import Transaction
+from verifier_service.domain.tabular import csv_text
 
 HEADER = (
     "review",
@@ -26,14 +24,6 @@ HEADER = (
     "reason",
     "deadline",
 )
-# What spreadsheets run or split (OWASP, "CSV Injection"); plain numbers are left as they are.
-_RUN = ("=", "+", "-", "@", "\t", "\r")
-_PLAIN = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?", re.ASCII)
-
-
-def guarded(text: str) -> str:
-    """A cell that no spreadsheet takes for a formula; reading it back takes the apostrophe away."""
-    return f"'{text}" if text.startswith(_RUN) and not _PLAIN.fullmatch(text) else text
 
 
 def worklist(tx: Transaction, project: str, *, queue: str | None, limit: int) -> str:
@@ -45,9 +35,7 @@ def worklist(tx: Transaction, project: str, *, queue: str | None, limit: int) ->
         if not target.claimed and not target.expired and target.approvals == 1
     ]
     bodies = tx.trajectories.bodies([target.pk for target in waiting if target.canonical is None])
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow(HEADER)
+    rows = []
     for target in waiting:
         spec = tx.ladders.version(project, target.ladder, target.ladder_version).spec
         candidate = target.canonical
@@ -56,8 +44,8 @@ def worklist(tx: Transaction, project: str, *, queue: str | None, limit: int) ->
             found = candidate_of(spec.candidate, body.answer, body.turns)
             candidate = found if isinstance(found, str) else canonical_json(found)
         quantity = ("", "") if spec.quantity is None else (spec.quantity.name, spec.quantity.unit)
-        writer.writerow([guarded(cell) for cell in _cells(target, candidate, *quantity)])
-    return text.getvalue()
+        rows.append(_cells(target, candidate, *quantity))
+    return csv_text(HEADER, rows)
 
 
 def _cells(target: Target, candidate: str, quantity: str, unit: str) -> tuple[str, ...]:

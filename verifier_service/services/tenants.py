@@ -105,14 +105,17 @@ def _check_map(catalog: Catalog, spec: LadderSpec, name: str, field: str) -> Non
         )
 
 
-def create_key(tx: Transaction, project: str, name: str, scopes: Collection[Scope]) -> NewKey:
-    """Make a key with a 256-bit secret; only a hash of it is stored."""
+def create_key(
+    tx: Transaction, project: str, name: str, scopes: Collection[Scope], owner: str | None = None
+) -> NewKey:
+    """Make a key with a 256-bit secret; only a hash of it is stored. ``owner``: the person it is for."""
     key_id = KEY_PREFIX + secrets.token_hex(6)
     secret = secrets.token_urlsafe(SECRET_BYTES)
     key = Key(
         id=key_id,
         project=project,
         name=name,
+        owner=owner,
         scopes=frozenset(scopes),
         created_at=datetime.fromtimestamp(tx.now(), tz=UTC),
     )

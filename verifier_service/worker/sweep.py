@@ -141,6 +141,7 @@ class Sweep:
         self._guarded("opening reviews", self._open_reviews)
         self._guarded("applying decisions", lambda: service.mend(self._apply_due))
         self._guarded("deadlines", lambda: service.mend(lambda tx: Left(pks=tuple(desk.expire(tx)))))
+        self._guarded("ageing reviews", lambda: service.unit(desk.escalate))
         self._guarded("retracting", self._retract)
         with service.store.read() as tx:
             closing = tx.runs.in_state(RunState.CLOSING)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from verifier_service.domain.lab_results import LabImport, LabValue, LabVersion, PlateMap, Target
+from verifier_service.domain.lab_results import (
+    ImportLine,
+    LabImport,
+    LabValue,
+    LabVersion,
+    PlateMap,
+    Target,
+)
 from verifier_service.domain.runs import Key
 
 
@@ -19,6 +26,10 @@ class LabResults(Protocol):
     def add(self, project: str, done: LabImport, key: Key) -> bool:
         """Store an import under its id; False, and nothing changes, when the id is taken. Whoever comes
         second with one id waits until the first has committed or given up."""
+        ...
+
+    def history(self, project: str, limit: int) -> list[ImportLine]:
+        """The latest imports, newest first, without their rows."""
         ...
 
     def keep(self, project: str, import_id: str, values: Mapping[int, LabValue]) -> int:

@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from verifier_service.domain.review_votes import Judged
 from verifier_service.domain.reviews import Review, ReviewDecision
 
 
+class Offer(NamedTuple):
+    """The item that a reviewer is offered next. ``assigned``: it is kept for that reviewer."""
+
+    review: str
+    queue: str
+    queue_version: int
+    assigned: bool
+
+
 class Reviews(Protocol):
-    """Items that wait for people. Expired claims are judged at read time."""
+    """Items that wait for people. Expired claims and assignments are judged at read time.
+
+    Every act writes its row of the trail in the same transaction.
+    """
+
+    def through(self, key: str) -> None:
+        """Name the API key, or session, through which the acts of this transaction come."""
+        ...
 
     def open(
         self,
@@ -20,6 +37,10 @@ class Reviews(Protocol):
         approvals: int,
         deadline: float | None,
         shown: str,
+        queue_version: int = 0,
+        blind: bool = False,
+        minutes: float | None = None,
+        escalate_after_s: float | None = None,
     ) -> str:
         """Create the item of a waiting check (idempotent per check); returns its id.
 
@@ -28,25 +49,53 @@ class Reviews(Protocol):
         ...
 
     def get(self, project: str, review: str) -> Review:
-        """Raises ``NotFound``."""
+        """With all that is stored, see ``shown_to``. Raises ``NotFound``."""
         ...
 
-    def check_of(self, project: str, review: str) -> int:
-        """Pk of the check behind an item. Raises ``NotFound``."""
+    def check_of(self, project: str, review: str) -> int | None:
+        """Pk of the check behind an item; ``None`` for a gold one. Raises ``NotFound``."""
         ...
 
-    def listed(self, project: str, *, queue: str | None, state: str | None, limit: int) -> list[Review]:
-        """Items, oldest first."""
+    def opened(self, project: str, review: str, reviewer: str) -> None:
+        """Note that a reviewer has looked at an item, once. Raises ``NotFound``."""
+        ...
+
+    def listed(
+        self,
+        project: str,
+        *,
+        queue: str | None,
+        state: str | None,
+        limit: int,
+        assigned_to: str | None = None,
+    ) -> list[Review]:
+        """Items, oldest first. ``state`` may be ``disputed``."""
+        ...
+
+    def submitted(self, project: str, review: str, reviewer: str) -> bool:
+        """Whether a trajectory that wants the item's check was submitted by this person."""
+        ...
+
+    def next(self, project: str, *, reviewer: str, queue: str | None) -> Offer | None:
+        """The best free item, locked: what is kept for the reviewer, then what has waited too long, then by
+        value and age. Not what the reviewer has voted on, skipped or submitted; and while others claim an
+        item it is passed over."""
         ...
 
     def claim(
-        self, project: str, *, reviewer: str, queue: str | None, review: str | None, minutes: float
+        self, project: str, *, reviewer: str, queue: str | None, review: str | None, minutes: float | None
     ) -> Review | None:
-        """Reserve an item for one reviewer; two concurrent calls never get the same one.
+        """Reserve an item for one reviewer, by default for as long as its queue says; two concurrent calls
+        never get the same one.
 
         A named item that is not free raises ``Conflict``; with no item free returns ``None``. An item
-        on which this reviewer has already voted is not offered again.
+        on which this reviewer has already voted is not offered again, and one that the reviewer submitted
+        raises ``Forbidden``.
         """
+        ...
+
+    def renew(self, project: str, review: str, reviewer: str, minutes: float | None) -> Review:
+        """Extend a claim that holds. Raises ``Conflict`` otherwise."""
         ...
 
     def decide(
@@ -54,8 +103,9 @@ class Reviews(Protocol):
     ) -> tuple[Review, bool]:
         """Record one vote; the flag tells whether it is new.
 
-        The same decision again is a no-op; a different one by the same reviewer, or one on an item
-        claimed by somebody else or already effective, raises ``Conflict``.
+        The same decision again is a no-op. ``Conflict``: a different one by the same reviewer, one on an
+        item claimed by somebody else or decided, and one whose claim has expired (``claim_expired``) or
+        never was (``not_opened``). ``Forbidden``: on one's own submission.
         """
         ...
 
@@ -66,8 +116,29 @@ class Reviews(Protocol):
         """
         ...
 
-    def due(self, limit: int) -> list[tuple[str, str, int]]:
-        """(project, review, check pk) of decided items whose grace has passed."""
+    def skip(self, project: str, review: str, reviewer: str, reason: str, whom: str) -> Review:
+        """Free the reviewer's claim. ``me``: do not offer it to this reviewer again; ``others``: keep it
+        for this reviewer for a day; ``back``: only note it. ``Conflict`` without a claim that holds."""
+        ...
+
+    def assign(
+        self, project: str, review: str, to: str | None, hours: float, *, by: str, reason: str
+    ) -> Review:
+        """Keep an open item for a person, or for nobody; a claim on it ends. Raises ``Conflict`` when it is
+        not open or the person has voted on it, ``Forbidden`` when it is that person's submission."""
+        ...
+
+    def require_unvoted(self, project: str, review: str) -> int:
+        """Lock an open item without a vote; pk of its check. Raises ``Conflict`` for others and for gold
+        ones."""
+        ...
+
+    def due(self, limit: int) -> list[tuple[str, str, int | None]]:
+        """(project, review, check pk) of decided items whose grace has passed; no check: a gold one."""
+        ...
+
+    def escalate(self, limit: int) -> int:
+        """Let open items that have waited for longer than their queue allows go before others; how many."""
         ...
 
     def close_free(self, checks: Collection[int]) -> int:
@@ -75,6 +146,23 @@ class Reviews(Protocol):
         that somebody claims, has voted on or that have ended stay as they are."""
         ...
 
-    def close(self, check: int, state: str) -> None:
+    def close(self, check: int, state: str, *, by: str = "service", reason: str = "") -> None:
         """Mark the item of an ended check (``effective``, ``expired`` or ``cancelled``)."""
+        ...
+
+    def close_gold(self, project: str, review: str) -> None:
+        """Mark a decided gold item as ``effective``."""
+        ...
+
+    def cancel_gold(self, project: str, review: str, *, by: str, reason: str) -> bool:
+        """Take an instance of a gold item off the desk; False for an item that is none."""
+        ...
+
+    def take_back(self, project: str, review: str, *, by: str, reason: str) -> str:
+        """Mark an effective item as retracted; the key of its check. Raises ``Conflict`` for others."""
+        ...
+
+    def judged(self, project: str, queue: str, limit: int) -> list[Judged]:
+        """The latest effective items of a queue with their votes, newest first: not retracted ones, nor
+        those that a file answered."""
         ...

@@ -126,6 +126,10 @@ class Trajectories(Protocol):
         """
         ...
 
+    def attribute(self, submitters: Mapping[int, str]) -> None:
+        """Note who submitted trajectories, by primary key."""
+        ...
+
     def find(self, project: str, run: str, ids: Collection[str]) -> dict[str, Standing]:
         """Rows by id; unknown ids are absent."""
         ...

@@ -16,8 +16,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from verifier_service.api.problems import LimitExceeded
-from verifier_service.domain.errors import InvalidInput
+from verifier_service.domain.errors import InvalidInput, LimitExceeded
 from verifier_service.domain.lab_sheets import (
     MAX_CELL_CHARS,
     MAX_COLUMNS,

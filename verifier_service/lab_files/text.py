@@ -11,8 +11,7 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 
-from verifier_service.api.problems import LimitExceeded
-from verifier_service.domain.errors import InvalidInput
+from verifier_service.domain.errors import InvalidInput, LimitExceeded
 from verifier_service.domain.lab_sheets import (
     MAX_CELL_CHARS,
     MAX_COLUMNS,

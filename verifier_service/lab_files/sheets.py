@@ -8,10 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from verifier_service.api.lab_text import csv_sheet, text_of
-from verifier_service.api.lab_workbooks import xlsx_sheet
-from verifier_service.api.problems import LimitExceeded
-from verifier_service.domain.errors import InvalidInput
+from verifier_service.domain.errors import InvalidInput, LimitExceeded
 from verifier_service.domain.lab_results import LabFile, NewLabResults
 from verifier_service.domain.lab_sheets import (
     MAX_CELL_CHARS,
@@ -24,6 +21,8 @@ from verifier_service.domain.lab_sheets import (
     SheetRow,
     text_cell,
 )
+from verifier_service.lab_files.text import csv_sheet, text_of
+from verifier_service.lab_files.workbooks import xlsx_sheet
 
 REPEATED = "repeated_name"
 

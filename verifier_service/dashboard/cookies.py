@@ -1,0 +1,78 @@
+"""The cookies of the dashboard, and where it may send a browser next."""
+
+from __future__ import annotations
+
+from urllib.parse import quote, unquote, urlsplit
+
+from fastapi import Request, Response
+
+SESSION, FORM, NOTICE, OIDC = "session", "form", "notice", "oidc"
+HOME = "/ui/"
+MAX_NEXT = 2_000
+MAX_NOTICE = 400
+NOTICE_S = 60
+
+
+def is_secure(request: Request) -> bool:
+    """Whether the browser talks https, to us or to the proxy in front of us."""
+    public = request.app.state.office.service.settings.public_url or ""
+    return request.url.scheme == "https" or public.startswith("https:")
+
+
+def read_cookie(request: Request, kind: str) -> str | None:
+    """The value of one of our cookies."""
+    return request.cookies.get(_name(request, kind))
+
+
+def set_cookie(
+    request: Request, response: Response, kind: str, value: str, *, max_age: int, strict: bool = False
+) -> None:
+    """Set one of our cookies: for this host only, out of reach of scripts.
+
+    ``Lax``, so that links from elsewhere open pages signed in; what changes anything is posted, which
+    ``Lax`` does not carry from foreign pages.
+    """
+    response.set_cookie(
+        _name(request, kind),
+        value,
+        max_age=max_age,
+        path="/",
+        secure=is_secure(request),
+        httponly=True,
+        samesite="strict" if strict else "lax",
+    )
+
+
+def drop_cookie(request: Request, response: Response, kind: str) -> None:
+    """Remove one of our cookies."""
+    response.delete_cookie(
+        _name(request, kind), path="/", secure=is_secure(request), httponly=True, samesite="lax"
+    )
+
+
+def say_later(request: Request, response: Response, text: str) -> None:
+    """A message for the next page that is shown."""
+    set_cookie(request, response, NOTICE, quote(text[:MAX_NOTICE]), max_age=NOTICE_S)
+
+
+def said(request: Request) -> str | None:
+    """The message that the page before left."""
+    value = read_cookie(request, NOTICE)
+    return unquote(value)[:MAX_NOTICE] if value else None
+
+
+def safe_next(target: str | None) -> str:
+    """A page of ours to go on with: a plain path below ``/ui/``, else the start."""
+    if not target or len(target) > MAX_NEXT or not target.isascii() or not target.isprintable():
+        return HOME
+    parts = urlsplit(target)
+    elsewhere = parts.scheme or parts.netloc or "\\" in target or " " in target
+    if elsewhere or not target.startswith(HOME) or target.startswith("/ui//") or ".." in parts.path:
+        return HOME
+    return target
+
+
+def _name(request: Request, kind: str) -> str:
+    """Browsers let only this host set a ``__Host-`` cookie; they take the prefix over https alone."""
+    prefix = "__Host-" if is_secure(request) else ""
+    return f"{prefix}verifier-{kind}"

@@ -1,0 +1,71 @@
+"""Operations: failed checks that may be asked again, stuck ones with the reason, and the workers."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import Field
+
+from verifier_service.bootstrap.operations import cancel_checks, retry_checks
+from verifier_service.dashboard.forms import Filled, form_of
+from verifier_service.dashboard.pages import redirect, render
+from verifier_service.dashboard.sessions import InService, Operating
+from verifier_service.domain.cursors import MAX_CURSOR, pk_of
+from verifier_service.domain.operations import ActAnswer, ActStatus
+from verifier_service.domain.records import Request as Form
+from verifier_service.domain.retractions import CheckKey
+from verifier_service.services import troubles
+
+router = APIRouter(prefix="/operations")
+
+PATH = "/ui/operations"
+LINES = 50
+
+Keys = Annotated[
+    tuple[CheckKey, ...],
+    Field(strict=False, min_length=1, max_length=LINES, description="choose at least one check"),
+]
+Cursor = Annotated[str | None, Query(max_length=MAX_CURSOR)]
+
+
+class Chosen(Form):
+    """The checks that were ticked."""
+
+    checks: Keys
+
+
+Ticked = Annotated[Filled[Chosen], Depends(form_of(Chosen))]
+
+
+@router.get("")
+def operations_page(
+    request: Request, viewer: Operating, service: InService, failed_after: Cursor = None
+) -> Response:
+    """What needs an operator."""
+    with service.store.read() as tx:
+        failed = troubles.failed(tx, viewer.project, after=pk_of(failed_after), limit=LINES)
+        stuck = troubles.stuck(tx, service.catalog, viewer.project, after=None, limit=LINES)
+        workers = tx.workers.listed()
+    return render(request, "operations.html", viewer, failed=failed, stuck=stuck, workers=workers)
+
+
+@router.post("/retry")
+def retry(request: Request, viewer: Operating, service: InService, sent: Ticked) -> Response:
+    """Ask again for the checks that were ticked."""
+    answer = retry_checks(service, viewer.project, sent.read().checks, viewer.login)
+    return redirect(request, PATH, _told(answer, "asked again"))
+
+
+@router.post("/cancel")
+def cancel(request: Request, viewer: Operating, service: InService, sent: Ticked) -> Response:
+    """Cancel the checks that were ticked."""
+    answer = cancel_checks(service, viewer.project, sent.read().checks, viewer.login)
+    return redirect(request, PATH, _told(answer, "cancelled"))
+
+
+def _told(answer: ActAnswer, what: str) -> str:
+    done = sum(one.status is ActStatus.DONE for one in answer.results)
+    left = [one for one in answer.results if one.status is not ActStatus.DONE]
+    first = f" {len(left)} not: {left[0].message}." if left else ""
+    return f"{done} checks {what}.{first}"

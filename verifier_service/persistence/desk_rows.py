@@ -1,0 +1,93 @@
+"""Rows of the desk: read, locked, and told of in the trail."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import Row, Select, Update, select
+
+from verifier_service.domain.errors import Forbidden, NotFound
+from verifier_service.domain.records import JsonObject
+from verifier_service.domain.review_trail import SERVICE, Act
+from verifier_service.domain.reviews import Review
+from verifier_service.persistence import review_tables, tables
+from verifier_service.persistence.database import Database, sql
+from verifier_service.persistence.desk_items import ITEMS, read_review
+from verifier_service.persistence.review_trail import SqlReviewTrail
+
+_reviews, _votes = review_tables.reviews, review_tables.votes
+_demands, _cases = tables.demands, tables.trajectories
+TOLD = (_reviews.c.project, _reviews.c.queue, _reviews.c.id)
+
+
+class DeskRows:
+    """What every part of the desk works with."""
+
+    def __init__(self, database: Database, trail: SqlReviewTrail) -> None:
+        self._db = database
+        self._trail = trail
+
+    def get(self, project: str, review: str) -> Review:
+        return self._read(self._row(project, review))
+
+    def submitted(self, project: str, review: str, reviewer: str) -> bool:
+        own = own_demands(reviewer).where(_demands.c.check_pk == self._row(project, review).check_pk)
+        return self._db.first(own.limit(1)) is not None
+
+    def _row(self, project: str, review: str, *, lock: bool = False) -> Row[Any]:
+        found = ITEMS.where(_reviews.c.project == project, _reviews.c.id == review)
+        row = self._db.first(self._db.locked(found, of=_reviews) if lock else found)
+        if row is None:
+            raise NotFound("review_not_found", f"no review {review!r}")
+        return row
+
+    def _require_not_own(self, row: Row[Any], reviewer: str) -> None:
+        if row.check_pk is None:
+            return
+        own = own_demands(reviewer).where(_demands.c.check_pk == row.check_pk)
+        if self._db.first(own.limit(1)) is not None:
+            message = f"{reviewer!r} submitted what review {row.id!r} is about, and cannot judge it"
+            raise Forbidden("own_submission", message)
+
+    def _vote(self, review: int, reviewer: str) -> Row[Any] | None:
+        return self._db.first(
+            select(_votes).where(_votes.c.review == review, _votes.c.reviewer == reviewer)
+        )
+
+    def _read(self, row: Row[Any]) -> Review:
+        return self._read_all([row])[0]
+
+    def _read_all(self, rows: Sequence[Row[Any]]) -> list[Review]:
+        votes = self._votes_among([row.pk for row in rows])
+        return [read_review(row, votes.get(row.pk, [])) for row in rows]
+
+    def _votes_among(self, reviews: Iterable[int]) -> dict[int, list[Row[Any]]]:
+        """Votes by review, oldest first."""
+        cast = select(_votes).where(self._db.among(_votes.c.review, reviews))
+        found: dict[int, list[Row[Any]]] = defaultdict(list)
+        for vote in self._db.all(cast.order_by(_votes.c.decided_at, _votes.c.reviewer)):
+            found[vote.review].append(vote)
+        return found
+
+    def _note(self, row: Row[Any], kind: Act, actor: str, detail: JsonObject | None = None) -> None:
+        self._trail.note(row.project, kind, actor, queue=row.queue, review=row.id, detail=detail)
+
+    def _told(
+        self, changed: Update, kind: Act, actor: str = SERVICE, detail: JsonObject | None = None
+    ) -> int:
+        """Change items, and say so in the trail; how many there were."""
+        rows = self._db.all(changed.returning(*TOLD))
+        for row in rows:
+            self._trail.note(row.project, kind, actor, queue=row.queue, review=row.id, detail=detail)
+        return len(rows)
+
+
+def own_demands(reviewer: str) -> Select[Any]:
+    """Demands that want a check for what this person submitted."""
+    return (
+        select(_demands.c.pk)
+        .join(_cases, _cases.c.pk == _demands.c.trajectory)
+        .where(sql(f"demands.{tables.REQUESTED}"), _cases.c.submitter == reviewer)
+    )

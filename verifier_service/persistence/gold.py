@@ -1,0 +1,126 @@
+"""Gold items and their instances on the desk."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import Any
+
+from sqlalchemy import Row, func, insert, literal, select, update
+
+from verifier_service.domain.digests import canonical_json, digest
+from verifier_service.domain.errors import Conflict, NotFound
+from verifier_service.domain.gold import GoldExpected, GoldItem, NewGold
+from verifier_service.persistence.database import Database, clean, clock, sql
+from verifier_service.persistence.documents import dumped
+from verifier_service.persistence.review_tables import GOLD_IN_USE, gold_items, review_turns, reviews
+from verifier_service.persistence.tenancy import moment
+
+_gold, _turns, _reviews = gold_items, review_turns, reviews
+ID_BYTES = 12
+MAX_UNSEEN = 1_000
+_COPIED = (
+    "project",
+    "queue",
+    "queue_version",
+    "approvals",
+    "blind",
+    "minutes",
+    "deadline",
+    "lane",
+    "precedence",
+    "escalated_at",
+)
+_ABOUT_S = 900  # an instance is as old as the item it stands before, but not to the second
+
+
+class SqlGold:
+    """See ``ports.review_queues.GoldItems``."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def add(self, project: str, wanted: NewGold, id: str) -> tuple[GoldItem, bool]:
+        shown = clean(canonical_json(wanted.shown.model_dump(mode="json")))
+        expected = dumped(wanted.expected)
+        content = digest("gold", wanted.queue, shown, expected)
+        values = {
+            "project": project,
+            "id": id,
+            "queue": wanted.queue,
+            "shown": shown,
+            "expected": expected,
+            "digest": content,
+            "created_at": clock(),
+        }
+        created = self._db.first(self._db.insert_new(_gold).values(**values).returning(_gold.c.pk))
+        row = self._row(project, id)
+        if row.digest != content:
+            raise Conflict("gold_conflict", f"gold item {id!r} is another one", field="id")
+        return _item(row), created is not None
+
+    def get(self, project: str, id: str) -> GoldItem:
+        return _item(self._row(project, id))
+
+    def listed(self, project: str, queue: str | None, limit: int) -> list[GoldItem]:
+        found = select(_gold).where(_gold.c.project == project)
+        if queue is not None:
+            found = found.where(_gold.c.queue == queue)
+        return [_item(row) for row in self._db.all(found.order_by(_gold.c.pk.desc()).limit(limit))]
+
+    def retire(self, project: str, id: str) -> GoldItem:
+        ended = update(_gold).where(_gold.c.project == project, _gold.c.id == id)
+        self._db.run(ended.values(retired_at=func.coalesce(_gold.c.retired_at, clock())))
+        return self.get(project, id)
+
+    def turn(self, project: str, queue: str, reviewer: str) -> int:
+        who = {"project": project, "queue": queue, "reviewer": reviewer}
+        self._db.run(self._db.insert_new(_turns).values(**who, taken=0))
+        more = update(_turns).where(*(_turns.c[name] == value for name, value in who.items()))
+        counted = more.values(taken=_turns.c.taken + 1).returning(_turns.c.taken)
+        return int(self._db.connection.execute(counted).scalar_one()) - 1
+
+    def unseen(self, project: str, queue: str, reviewer: str) -> list[str]:
+        given = select(_reviews.c.pk).where(
+            _reviews.c.gold == _gold.c.pk, _reviews.c.assigned_to == reviewer
+        )
+        found = select(_gold.c.id).where(
+            _gold.c.project == project, _gold.c.queue == queue, sql(GOLD_IN_USE), ~given.exists()
+        )
+        return [row.id for row in self._db.all(found.order_by(_gold.c.pk).limit(MAX_UNSEEN))]
+
+    def deal(self, project: str, id: str, reviewer: str, like: str) -> str:
+        row = self._row(project, id)
+        made = secrets.token_hex(ID_BYTES)
+        own = {
+            "id": made,
+            "state": "open",
+            "shown": row.shown,
+            "gold": row.pk,
+            "assigned_to": reviewer,
+        }
+        made_at = _reviews.c.created_at - (1 + secrets.randbelow(_ABOUT_S * 1_000)) / 1_000
+        alike = select(
+            *(_reviews.c[name] for name in _COPIED),
+            made_at,
+            *(literal(value, _reviews.c[name].type) for name, value in own.items()),
+        ).where(_reviews.c.project == project, _reviews.c.id == like)
+        self._db.run(insert(_reviews).from_select([*_COPIED, "created_at", *own], alike))
+        return made
+
+    def _row(self, project: str, id: str) -> Row[Any]:
+        row = self._db.first(select(_gold).where(_gold.c.project == project, _gold.c.id == id))
+        if row is None:
+            raise NotFound("gold_not_found", f"no gold item {id!r}")
+        return row
+
+
+def _item(row: Row[Any]) -> GoldItem:
+    return GoldItem(
+        id=row.id,
+        queue=row.queue,
+        shown=json.loads(row.shown),
+        expected=GoldExpected.model_validate_json(row.expected),
+        created_at=moment(row.created_at),
+        retired_at=None if row.retired_at is None else moment(row.retired_at),
+    )

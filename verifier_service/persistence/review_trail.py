@@ -1,0 +1,82 @@
+"""The trail of the desk: rows are added, and never changed but when a run is purged."""
+
+from __future__ import annotations
+
+import json
+
+from sqlalchemy import insert, select
+
+from verifier_service.domain.digests import canonical_json
+from verifier_service.domain.records import JsonObject
+from verifier_service.domain.review_trail import Act, ReviewEvent
+from verifier_service.persistence.database import Database, clean, clock
+from verifier_service.persistence.review_tables import review_events
+from verifier_service.persistence.tenancy import moment
+
+_events = review_events
+
+
+class SqlReviewTrail:
+    """See ``ports.review_queues.ReviewTrail``. ``key`` is what the acts of the transaction came through."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+        self.key: str | None = None
+
+    def note(
+        self,
+        project: str,
+        kind: Act,
+        actor: str,
+        *,
+        queue: str | None = None,
+        review: str | None = None,
+        detail: JsonObject | None = None,
+    ) -> None:
+        values = {
+            "project": project,
+            "at": clock(),
+            "kind": kind.value,
+            "actor": actor,
+            "through": self.key,
+            "queue": queue,
+            "review": review,
+            "detail": clean(canonical_json(detail)) if detail else None,
+        }
+        self._db.run(insert(_events).values(**values))
+
+    def has(self, review: str, kind: Act, actor: str) -> bool:
+        """Whether somebody did this to an item."""
+        found = select(_events.c.pk).where(
+            _events.c.review == review, _events.c.actor == actor, _events.c.kind == kind.value
+        )
+        return self._db.first(found.limit(1)) is not None
+
+    def page(
+        self,
+        project: str,
+        *,
+        after: int,
+        limit: int,
+        queue: str | None = None,
+        review: str | None = None,
+        actor: str | None = None,
+    ) -> list[ReviewEvent]:
+        found = select(_events).where(_events.c.project == project, _events.c.pk > after)
+        wanted = ((_events.c.queue, queue), (_events.c.review, review), (_events.c.actor, actor))
+        for column, value in wanted:
+            if value is not None:
+                found = found.where(column == value)
+        return [
+            ReviewEvent(
+                seq=row.pk,
+                at=moment(row.at),
+                kind=Act(row.kind),
+                actor=row.actor,
+                key=row.through,
+                queue=row.queue,
+                review=row.review,
+                detail=json.loads(row.detail) if row.detail else {},
+            )
+            for row in self._db.all(found.order_by(_events.c.pk).limit(limit))
+        ]
