@@ -96,6 +96,12 @@ class Leading(DeskRows):
         closed = ended.values(state=ReviewState.CANCELLED.value, **_UNCLAIMED)
         return self._told(closed, Act.WITHDRAWN, by, {"reason": reason}) > 0
 
+    def expire_gold(self) -> int:
+        late = update(_reviews).where(
+            sql(review_tables.GOLD), sql(review_tables.OPEN), _reviews.c.deadline <= clock()
+        )
+        return self._told(late.values(state=ReviewState.EXPIRED.value, **_UNCLAIMED), Act.EXPIRED)
+
     def take_back(self, project: str, review: str, *, by: str, reason: str) -> str:
         row = self._row(project, review, lock=True)
         if row.state != ReviewState.EFFECTIVE or row.check_pk is None:

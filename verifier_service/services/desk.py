@@ -284,6 +284,7 @@ def _apply(
 def expire(tx: Transaction, limit: int = 100) -> list[int]:
     """Withdraw reviews whose deadline has passed. A timeout never approves."""
     touched: set[int] = set()
+    tx.reviews.expire_gold()
     for check in tx.checks.with_passed_deadline(limit):
         wanting = tx.demands.wanting(check)
         tx.demands.withdraw([demand for demand, _, _ in wanting], reason=DEADLINE)

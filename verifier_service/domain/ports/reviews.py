@@ -158,6 +158,10 @@ class Reviews(Protocol):
         """Take an instance of a gold item off the desk; False for an item that is none."""
         ...
 
+    def expire_gold(self) -> int:
+        """Mark open gold items whose deadline has passed as ``expired``, and say how many."""
+        ...
+
     def take_back(self, project: str, review: str, *, by: str, reason: str) -> str:
         """Mark an effective item as retracted; the key of its check. Raises ``Conflict`` for others."""
         ...
