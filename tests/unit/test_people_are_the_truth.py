@@ -1,4 +1,4 @@
-"""What people decided may be wrong: where it is the truth, the reward says so; elsewhere nothing changes."""
+"""What people decided may be wrong: where it is the truth, the reward says so, and nowhere else."""
 
 from __future__ import annotations
 
