@@ -15,6 +15,7 @@ item has too few votes or too many, two of one person, or a result that does not
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import sys
 import tempfile
@@ -29,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import psycopg
 
 from tests.support.databases import postgres_server
@@ -179,7 +181,7 @@ def check(database: str, approvals: int, figures: Figures) -> list[str]:
     return wrong
 
 
-def report(figures: Figures, took: float) -> float:
+def report(figures: Figures, took: float, cpu_s: float) -> float:
     """Print the times; the worst p95."""
     worst = 0.0
     print(f"{'act':<10}{'times':>7}{'p50 ms':>9}{'p95 ms':>9}{'max ms':>9}")
@@ -190,6 +192,9 @@ def report(figures: Figures, took: float) -> float:
         print(f"{act:<10}{len(times):>7}{p50:>9.1f}{p95:>9.1f}{times[-1]:>9.1f}")
     total = sum(map(len, figures.times.values()))
     print(f"{total} acts in {took:.1f} s, {total / took:.0f} per second; worst p95 {worst:.0f} ms")
+    load = os.getloadavg()[0] / (os.cpu_count() or 1)
+    each = cpu_s * 1_000 / total
+    print(f"CPU of the server {each:.1f} ms per act, rewards and all; load {load:.1f} per core")
     print("answers:", ", ".join(f"{what}: {number}" for what, number in sorted(figures.answers.items())))
     return worst
 
@@ -213,16 +218,18 @@ def main() -> int:
                 Person(server, f"reviewer-{n:02d}", figures, given.scale, done)
                 for n in range(given.reviewers)
             ]
-            began = time.perf_counter()
+            used = psutil.Process(server.process.pid)
+            began, before = time.perf_counter(), sum(used.cpu_times()[:2])
             with ThreadPoolExecutor(given.reviewers) as pool:
                 working = [pool.submit(person.work) for person in people]
                 while count(url, "open") and not any(one.done() for one in working):
                     time.sleep(0.5)
                 took = time.perf_counter() - began
+                cpu_s = sum(used.cpu_times()[:2]) - before
                 done.set()
             for one in working:
                 one.result()
-            worst = report(figures, took)
+            worst = report(figures, took, cpu_s)
             wrong = check(url, given.approvals, figures)
     for line in wrong[:20]:
         print("WRONG:", line)

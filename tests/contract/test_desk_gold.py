@@ -142,14 +142,8 @@ def test_what_is_known_fits_the_form(store: SqlStore) -> None:
 def test_the_trail_tells_everything_in_order(store: SqlStore) -> None:
     prepare(store)
     review = wanted(store, "1")
-    take(store, "ann", review)
     vote(store, review, "ann", "reject", comment="=1+1")
-    assert acts(store, review=review) == [
-        ("made", "service"),
-        ("claimed", "ann"),
-        ("opened", "ann"),
-        ("voted", "ann"),
-    ] or acts(store, review=review)[-1] == ("voted", "ann")
+    assert acts(store, review=review) == [("made", "service"), ("claimed", "ann"), ("voted", "ann")]
     with store.begin() as tx:
         tx.reviews.through("vk_1")
         tx.trail.note(PROJECT, Act.GOLD, "@lead", queue="q", detail={"n": 1})

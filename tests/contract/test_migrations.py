@@ -7,7 +7,10 @@ from alembic.util import CommandError
 from sqlalchemy import inspect
 
 from tests.contract.samples import PROJECT, RUN, alter, prepare, together
+from tests.support import desk
 from tests.support.databases import PostgresServer, SqliteFiles
+from verifier_service.domain.errors import NotFound
+from verifier_service.domain.gold import NewGold
 from verifier_service.domain.runs import RunState
 from verifier_service.persistence import migrate
 from verifier_service.persistence.engine import create_store, open_engines
@@ -52,6 +55,32 @@ def test_what_was_purged_does_not_become_a_closed_run(store_url: str, done: str)
         assert tx.runs.get(PROJECT, RUN).state in (RunState.PURGING, RunState.PURGED)
     store.close()
     assert migrate.is_current(store_url)
+
+
+def test_what_people_decided_survives_the_way_down_and_up(store_url: str) -> None:
+    store = create_store(store_url)
+    prepare(store)
+    desk.declare(store, gold_share=0.5)
+    decided, waits = desk.wanted(store, "1"), desk.wanted(store, "2", priority=0.7)
+    desk.vote(store, decided, "ann", "reject")
+    with store.begin() as tx:
+        known = {"id": "g", "queue": "q", "shown": {}, "expected": {"verdict": "accept"}}
+        tx.gold.add(PROJECT, NewGold.model_validate(known), "g")
+        instance = tx.gold.deal(PROJECT, "g", "ann", like=waits)
+    desk.vote(store, instance, "ann")
+    store.close()
+    migrate.downgrade(store_url, "0010")
+    migrate.upgrade(store_url)
+    store = create_store(store_url)
+    assert [(vote.reviewer, vote.verdict) for vote in desk.read(store, decided).votes] == [
+        ("ann", "reject")
+    ]
+    item = desk.take(store, "bob")
+    assert item is not None
+    assert item.id == waits
+    with store.read() as tx, pytest.raises(NotFound):
+        tx.reviews.get(PROJECT, instance)
+    store.close()
 
 
 def test_concurrent_upgrades_queue(databases: PostgresServer | SqliteFiles) -> None:

@@ -42,6 +42,12 @@ HOT: dict[str, Callable[[Transaction], object]] = {
     "unsettled": lambda tx: tx.trajectories.unsettled(PROJECT, RUN, 10),
     "group": lambda tx: tx.trajectories.group(PROJECT, RUN, "g"),
     "due": lambda tx: tx.reviews.due(10),
+    "next": lambda tx: tx.reviews.next(PROJECT, reviewer="ann", queue="q"),
+    "next of all": lambda tx: tx.reviews.next(PROJECT, reviewer="ann", queue=None),
+    "escalate": lambda tx: tx.reviews.escalate(10),
+    "judged": lambda tx: tx.reviews.judged(PROJECT, "q", 10),
+    "expire_gold": lambda tx: tx.reviews.expire_gold(),
+    "trail": lambda tx: tx.trail.page(PROJECT, after=0, limit=10),
     "feed": lambda tx: tx.rewards.feed(PROJECT, RUN, 0, 10),
     "latest": lambda tx: tx.rewards.latest(PROJECT, RUN, ["a", "b"]),
 }
@@ -87,7 +93,7 @@ def test_hot_calls_read_no_whole_table(sqlite: SqliteFiles, name: str) -> None:
     assert not any("uq_trajectories_run_id (run=?)" in one for one in plans)
 
 
-BIG = ("trajectories", "checks", "demands", "deliveries", "attempts")
+BIG = ("trajectories", "checks", "demands", "deliveries", "attempts", "reviews", "votes", "review_events")
 
 
 @pytest.mark.parametrize("name", HOT)

@@ -237,7 +237,8 @@ def test_measurements_of_people_who_scatter_have_an_error(told: Story) -> None:
         for reviewer, value in (("ann", 7.0), ("bob", 9.0)):
             vote(told, reviewer, review=item.id, measurements=[{**measured[0], "value": value}])
         told.rest()
-    first, last = told.latest("r", "t0"), told.latest("r", "t5")
+    named = {told.standing("r", f"t{n}").canonical: f"t{n}" for n in range(6)}
+    first, last = (told.latest("r", named[str(item.candidate)]) for item in (items[0], items[-1]))
     assert (first.tier, last.tier) == (Tier.LAB, Tier.LAB)
     assert first.variance == 0.0, "numbers without an error are taken as they are"
     told_by_people = [one.sigma for one in last.measurements if one.value in (7.0, 9.0)]

@@ -102,10 +102,7 @@ class Service:
             items=items,
             rows=foreseen.rows,
         )
-        if any(traces):
-            intake.note_traces(tx, taken, traces)
-        if any(submitters):
-            intake.note_submitters(tx, taken, submitters)
+        intake.note_origins(tx, taken, traces, submitters)
         known = advance.Known(bodies=taken.created, plans=foreseen.plans)
         followed = self.follow(tx, Step(taken, taken.created.keys(), known=known))
         return replace(taken, woken=followed.woken, issued=followed.issued)

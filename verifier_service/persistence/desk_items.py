@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, and_, or_, select
@@ -69,14 +69,15 @@ def require_free(row: Row[Any], reviewer: str) -> None:
         raise Conflict("review_assigned", f"review {row.id!r} is kept for somebody else")
 
 
-def require_held(row: Row[Any], reviewer: str, *, opened: bool) -> None:
-    """Raise ``Conflict`` unless the reviewer's claim holds; ``opened``: has looked at the item before."""
+def require_held(row: Row[Any], reviewer: str, has_opened: Callable[[str, str], bool]) -> None:
+    """Raise ``Conflict`` unless the reviewer's claim holds; ``has_opened`` tells who has looked at which
+    item before."""
     _require_open(row)
     if claimed_now(row):
         if row.claimed_by != reviewer:
             raise Conflict("review_claimed", f"review {row.id!r} is claimed by somebody else")
         return
-    if not opened and row.claimed_by != reviewer:
+    if row.claimed_by != reviewer and not has_opened(row.id, reviewer):
         message = f"{reviewer!r} has not opened review {row.id!r}: claim it and look at its evidence first"
         raise Conflict("not_opened", message)
     raise Conflict("claim_expired", f"{reviewer!r} holds review {row.id!r} no more: claim it again")

@@ -12,12 +12,13 @@ from verifier_service.domain.records import JsonObject
 from verifier_service.domain.review_trail import SERVICE, Act
 from verifier_service.domain.review_votes import Judged
 from verifier_service.domain.reviews import Review, ReviewState
-from verifier_service.persistence import review_tables
+from verifier_service.persistence import review_tables, tables
 from verifier_service.persistence.database import clock, ordered, sql
 from verifier_service.persistence.desk_items import ITEMS, read_vote
 from verifier_service.persistence.desk_rows import DeskRows
 
 _reviews, _votes, _gold = review_tables.reviews, review_tables.votes, review_tables.gold_items
+_checks = tables.checks
 _OPEN = ReviewState.OPEN.value
 _ENDS = {
     ReviewState.EFFECTIVE.value: Act.EFFECTIVE,
@@ -96,6 +97,12 @@ class Leading(DeskRows):
         closed = ended.values(state=ReviewState.CANCELLED.value, **_UNCLAIMED)
         return self._told(closed, Act.WITHDRAWN, by, {"reason": reason}) > 0
 
+    def expire_gold(self) -> int:
+        late = update(_reviews).where(
+            sql(review_tables.GOLD), sql(review_tables.OPEN), _reviews.c.deadline <= clock()
+        )
+        return self._told(late.values(state=ReviewState.EXPIRED.value, **_UNCLAIMED), Act.EXPIRED)
+
     def take_back(self, project: str, review: str, *, by: str, reason: str) -> str:
         row = self._row(project, review, lock=True)
         if row.state != ReviewState.EFFECTIVE or row.check_pk is None:
@@ -110,11 +117,13 @@ class Leading(DeskRows):
         found = (
             select(_reviews.c.pk, _reviews.c.id, _reviews.c.approvals, _gold.c.expected)
             .join(_gold, _gold.c.pk == _reviews.c.gold, isouter=True)
+            .join(_checks, _checks.c.pk == _reviews.c.check_pk, isouter=True)
             .where(
                 _reviews.c.project == project,
                 _reviews.c.queue == queue,
                 sql(f"reviews.{review_tables.ENDED}"),
                 _reviews.c.retracted_at.is_(None),
+                _checks.c.retraction.is_(None),
             )
         )
         rows = self._db.all(found.order_by(_reviews.c.pk.desc()).limit(limit))

@@ -18,10 +18,12 @@ _queues = review_queues
 
 
 class SqlReviewQueues:
-    """See ``ports.review_queues.ReviewQueues``."""
+    """See ``ports.review_queues.ReviewQueues``. ``known``: versions that were read before, immutable once
+    they are committed."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, known: dict[tuple[str, str, int], Queue]) -> None:
         self._db = database
+        self._known = known
 
     def put(self, project: str, spec: QueueSpec, digest: str) -> tuple[Queue, bool]:
         """Raises ``Contended`` when another stores a version of the same queue."""
@@ -40,7 +42,7 @@ class SqlReviewQueues:
         made = self._db.insert_new(_queues).values(**values).returning(_queues.c.version)
         if self._db.first(made) is None:
             raise Contended("queue_contended", "another version was stored meanwhile")
-        return self.version(project, spec.name, version), True
+        return self._version(project, spec.name, version), True
 
     def latest(self, project: str, name: str) -> Queue:
         row = self._latest(project, name)
@@ -49,6 +51,12 @@ class SqlReviewQueues:
     def version(self, project: str, name: str, version: int) -> Queue:
         if version == 0:
             return plain(name)
+        key = (project, name, version)
+        if key not in self._known:
+            self._known[key] = self._version(*key)
+        return self._known[key]
+
+    def _version(self, project: str, name: str, version: int) -> Queue:
         mine = select(_queues).where(_queues.c.project == project, _queues.c.name == name)
         row = self._db.first(mine.where(_queues.c.version == version))
         if row is None:

@@ -45,11 +45,10 @@ class SqlReviewTrail:
         }
         self._db.run(insert(_events).values(**values))
 
-    def has(self, review: str, kind: Act, actor: str) -> bool:
-        """Whether somebody did this to an item."""
-        found = select(_events.c.pk).where(
-            _events.c.review == review, _events.c.actor == actor, _events.c.kind == kind.value
-        )
+    def has_opened(self, review: str, actor: str) -> bool:
+        """Whether somebody has looked at an item, or claimed it, which shows it."""
+        looks = _events.c.kind.in_([Act.OPENED.value, Act.CLAIMED.value])
+        found = select(_events.c.pk).where(_events.c.review == review, _events.c.actor == actor, looks)
         return self._db.first(found.limit(1)) is not None
 
     def page(

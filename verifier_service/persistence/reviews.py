@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Row, delete, insert, select, update
 
 from verifier_service.domain.errors import Conflict
-from verifier_service.domain.ports.reviews import Offer
+from verifier_service.domain.ports.reviews import Frame, Offer
 from verifier_service.domain.review_queues import CLAIM_MINUTES
 from verifier_service.domain.review_trail import SERVICE, Act
 from verifier_service.domain.review_votes import tally
@@ -85,13 +85,17 @@ class SqlReviews(Leading):
         pending = select(_reviews.c.id).where(_reviews.c.check_pk == check, sql(review_tables.PENDING))
         return str(self._db.connection.execute(pending).scalar_one())
 
+    def frame(self, project: str, review: str) -> Frame:
+        row = self._row(project, review)
+        return Frame(ReviewState(row.state), row.queue, row.queue_version, row.check_pk)
+
     def check_of(self, project: str, review: str) -> int | None:
         pk: int | None = self._row(project, review).check_pk
         return pk
 
     def opened(self, project: str, review: str, reviewer: str) -> None:
         row = self._row(project, review)
-        if not self._trail.has(review, Act.OPENED, reviewer):
+        if not self._trail.has_opened(review, reviewer):
             self._note(row, Act.OPENED, reviewer)
 
     def listed(
@@ -120,13 +124,22 @@ class SqlReviews(Leading):
         return Offer(row.id, row.queue, row.queue_version, assigned=row.assigned_to == reviewer)
 
     def claim(
-        self, project: str, *, reviewer: str, queue: str | None, review: str | None, minutes: float | None
+        self,
+        project: str,
+        *,
+        reviewer: str,
+        queue: str | None,
+        review: str | None,
+        minutes: float | None,
+        offered: bool = False,
     ) -> Review | None:
         """Claiming an item that the reviewer already holds renews the claim."""
         if review is None:
             row = self._offered(project, reviewer, queue)
             if row is None:
                 return None
+        elif offered:
+            row = self._row(project, review)
         else:
             row = self._row(project, review, lock=True)
             require_free(row, reviewer)
@@ -156,7 +169,7 @@ class SqlReviews(Leading):
                 return self._read(row), False
             raise Conflict("already_decided", f"{reviewer!r} has decided otherwise")
         self._require_not_own(row, reviewer)
-        require_held(row, reviewer, opened=self._trail.has(review, Act.OPENED, reviewer))
+        require_held(row, reviewer, self._trail.has_opened)
         values = {
             "review": row.pk,
             "reviewer": reviewer,
@@ -204,7 +217,7 @@ class SqlReviews(Leading):
     def _held(self, project: str, review: str, reviewer: str) -> Row[Any]:
         """The item, locked. Raises ``Conflict`` unless the reviewer's claim holds."""
         row = self._row(project, review, lock=True)
-        require_held(row, reviewer, opened=self._trail.has(review, Act.OPENED, reviewer))
+        require_held(row, reviewer, self._trail.has_opened)
         return row
 
     def _hold(self, row: Row[Any], reviewer: str, minutes: float | None) -> None:

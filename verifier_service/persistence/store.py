@@ -15,6 +15,7 @@ from verifier_service.domain.errors import Contended, Unavailable
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ports.meters import Series
 from verifier_service.domain.ports.store import Lead
+from verifier_service.domain.review_queues import Queue
 from verifier_service.persistence.accounts import SqlUsers
 from verifier_service.persistence.archive import SqlArchives
 from verifier_service.persistence.checks import SqlChecks
@@ -60,7 +61,15 @@ _AWAY_NAMES = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_NOMEM")
 class SqlTransaction:
     """All ports over one open connection."""
 
-    def __init__(self, database: Database, cache: LadderCache, fitted: ModelCache, *, writes: bool) -> None:
+    def __init__(
+        self,
+        database: Database,
+        cache: LadderCache,
+        fitted: ModelCache,
+        queues: dict[tuple[str, str, int], Queue],
+        *,
+        writes: bool,
+    ) -> None:
         self._database = database
         self.projects = SqlProjects(database)
         self.keys = SqlKeys(database)
@@ -78,7 +87,7 @@ class SqlTransaction:
         self.trail = SqlReviewTrail(database)
         self.reviews = SqlReviews(database, self.trail)
         self.desk_views = SqlDeskViews(database, self.trail)
-        self.queues = SqlReviewQueues(database)
+        self.queues = SqlReviewQueues(database, queues)
         self.gold = SqlGold(database)
         self.lab_results = SqlLabResults(database)
         self.archives = SqlArchives(database)
@@ -149,6 +158,7 @@ class SqlStore:
         self._postgres = self._writer.dialect.name == "postgresql"
         self._cache = LadderCache()
         self._fitted = ModelCache()
+        self._queues: dict[tuple[str, str, int], Queue] = {}
         # Writers of this process queue here instead of polling SQLite's busy handler.
         self._turn = None if self._postgres else threading.Lock()
 
@@ -197,7 +207,7 @@ class SqlStore:
     ) -> Iterator[SqlTransaction]:
         with _in_our_words(writes=writes), turn, engine.begin() as connection:
             database = Database(connection, self._postgres)
-            yield SqlTransaction(database, self._cache, self._fitted, writes=writes)
+            yield SqlTransaction(database, self._cache, self._fitted, self._queues, writes=writes)
         if database.counts:
             self._counted(database.counts)
         for level, event, fields in database.events:

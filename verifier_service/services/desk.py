@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 DEFAULT_QUEUE = "default"
 
 
-COUNTED = 2_000  # latest items of a queue that its people's noise is taken from
+COUNTED = 500  # latest items of a queue that its people's noise is taken from
 NOT_JUDGEABLE = "not_judgeable"
 Whom = Literal["me", "others", "back"]
 
@@ -133,15 +133,14 @@ def listed_for(
 ) -> list[Review]:
     """Items on the desk as a reviewer, or somebody without a name, may see them."""
     found = tx.reviews.listed(project, queue=queue, state=state, limit=limit, assigned_to=assigned_to)
-    now = _now(tx)
-    return [shown_to(item, reviewer, now) for item in found]
+    return [_shown_to(tx, item, reviewer) for item in found]
 
 
 def open_item(tx: Transaction, project: str, review: str, reviewer: str | None) -> Review:
     """One item as a reviewer may see it; that it was looked at is noted. Raises ``NotFound``."""
     if reviewer is not None:
         tx.reviews.opened(project, review, reviewer)
-    return shown_to(tx.reviews.get(project, review), reviewer, _now(tx))
+    return _shown_to(tx, tx.reviews.get(project, review), reviewer)
 
 
 def claim_review(tx: Transaction, project: str, request: ClaimRequest) -> Review | None:
@@ -151,18 +150,21 @@ def claim_review(tx: Transaction, project: str, request: ClaimRequest) -> Review
     is not free, ``Forbidden`` for one's own submission.
     """
     reviewer, review = request.reviewer, request.review
+    offer = None
     if review is None:
         offer = tx.reviews.next(project, reviewer=reviewer, queue=request.queue)
         if offer is None:
             return None
         review = _gold_instead(tx, project, offer, reviewer) or offer.review
     claimed = tx.reviews.claim(
-        project, reviewer=reviewer, queue=None, review=review, minutes=request.minutes
+        project,
+        reviewer=reviewer,
+        queue=None,
+        review=review,
+        minutes=request.minutes,
+        offered=offer is not None,
     )
-    if claimed is None:
-        return None
-    tx.reviews.opened(project, claimed.id, reviewer)
-    return shown_to(claimed, reviewer, _now(tx))
+    return None if claimed is None else _shown_to(tx, claimed, reviewer)
 
 
 def _gold_instead(tx: Transaction, project: str, offer: Offer, reviewer: str) -> str | None:
@@ -182,7 +184,7 @@ def renew_review(
     tx: Transaction, project: str, review: str, reviewer: str, minutes: float | None = None
 ) -> Review:
     """Hold a claimed item for longer, from now. Raises ``Conflict`` when the claim does not hold."""
-    return shown_to(tx.reviews.renew(project, review, reviewer, minutes), reviewer, _now(tx))
+    return _shown_to(tx, tx.reviews.renew(project, review, reviewer, minutes), reviewer)
 
 
 def decide_review(
@@ -195,17 +197,18 @@ def decide_review(
     contradicts an earlier one by the same reviewer; ``Forbidden`` on one's own submission; ``InvalidInput``
     naming the field where it does not fit the form of the item's queue.
     """
-    current = tx.reviews.get(project, review)
+    current = tx.reviews.frame(project, review)
     if current.state in (ReviewState.EXPIRED, ReviewState.CANCELLED):
         raise Conflict("review_ended", f"review {review!r} is {current.state} and takes no decision")
     require_fit(decision, tx.queues.version(project, current.queue, current.queue_version))
-    _require_unit(tx, tx.reviews.check_of(project, review), decision)
+    if decision.measurements and current.check is not None:
+        _require_unit(tx, current.check, decision)
     item, created = tx.reviews.decide(project, review, decision, grace_s)
-    return Decided(review=shown_to(item, decision.reviewer, _now(tx)), created=created)
+    return Decided(review=_shown_to(tx, item, decision.reviewer), created=created)
 
 
-def _require_unit(tx: Transaction, check: int | None, decision: ReviewDecision) -> None:
-    pks = [] if check is None else [trajectory for _, trajectory, _ in tx.demands.wanting(check)]
+def _require_unit(tx: Transaction, check: int, decision: ReviewDecision) -> None:
+    pks = [trajectory for _, trajectory, _ in tx.demands.wanting(check)]
     for case in tx.trajectories.cases(pks[:1]):
         if case.ladder.spec.quantity is not None:
             quantity = case.ladder.spec.quantity
@@ -214,7 +217,7 @@ def _require_unit(tx: Transaction, check: int | None, decision: ReviewDecision) 
 
 def release_review(tx: Transaction, project: str, review: str, reviewer: str) -> Review:
     """Give an item back, or undo a decision within its grace."""
-    return shown_to(tx.reviews.release(project, review, reviewer), reviewer, _now(tx))
+    return _shown_to(tx, tx.reviews.release(project, review, reviewer), reviewer)
 
 
 def skip_review(
@@ -229,7 +232,7 @@ def skip_review(
     touched: list[int] = []
     if whom == "back" and not tx.reviews.cancel_gold(project, review, by=reviewer, reason=reason):
         touched = take_off(tx, project, review, by=reviewer, reason=reason, code=NOT_JUDGEABLE)
-    return Skipped(review=shown_to(tx.reviews.get(project, item.id), reviewer, _now(tx)), touched=touched)
+    return Skipped(review=_shown_to(tx, tx.reviews.get(project, item.id), reviewer), touched=touched)
 
 
 def take_off(tx: Transaction, project: str, review: str, *, by: str, reason: str, code: str) -> list[int]:
@@ -242,8 +245,9 @@ def take_off(tx: Transaction, project: str, review: str, *, by: str, reason: str
     return tx.demands.satisfy([check]) if ended else []
 
 
-def _now(tx: Transaction) -> datetime:
-    return datetime.fromtimestamp(tx.now(), tz=UTC)
+def _shown_to(tx: Transaction, item: Review, reviewer: str | None) -> Review:
+    """As ``shown_to``, now; only of a blind item the time matters."""
+    return shown_to(item, reviewer, datetime.fromtimestamp(tx.now(), tz=UTC)) if item.blind else item
 
 
 def apply_due(tx: Transaction, catalog: Catalog, tariff: Tariff, limit: int = 100) -> list[int]:
@@ -284,6 +288,7 @@ def _apply(
 def expire(tx: Transaction, limit: int = 100) -> list[int]:
     """Withdraw reviews whose deadline has passed. A timeout never approves."""
     touched: set[int] = set()
+    tx.reviews.expire_gold()
     for check in tx.checks.with_passed_deadline(limit):
         wanting = tx.demands.wanting(check)
         tx.demands.withdraw([demand for demand, _, _ in wanting], reason=DEADLINE)

@@ -47,24 +47,23 @@ class Intake:
     issued: Mapping[int, Issued] = field(default_factory=dict)
 
 
-def note_traces(tx: Transaction, taken: Intake, traces: Sequence[str | None]) -> None:
-    """Remember in which trace each new trajectory was submitted; ``traces`` as the items were."""
-    noted = {
-        result.pk: trace
-        for result, trace in zip(taken.results, traces, strict=True)
-        if trace is not None and result.pk is not None and result.pk in taken.created
-    }
-    tx.traces.note(noted)
+def note_origins(
+    tx: Transaction, taken: Intake, traces: Sequence[str | None], submitters: Sequence[str | None]
+) -> None:
+    """Remember in which trace each new trajectory was submitted, and by whom, where that is known; both as
+    the items were, or empty."""
+    if any(traces):
+        tx.traces.note(_of_new(taken, traces))
+    if any(submitters):
+        tx.trajectories.attribute(_of_new(taken, submitters))
 
 
-def note_submitters(tx: Transaction, taken: Intake, submitters: Sequence[str | None]) -> None:
-    """Remember who submitted each new trajectory; ``submitters`` as the items were."""
-    noted = {
-        result.pk: who
-        for result, who in zip(taken.results, submitters, strict=True)
-        if who is not None and result.pk is not None and result.pk in taken.created
+def _of_new(taken: Intake, known: Sequence[str | None]) -> dict[int, str]:
+    return {
+        result.pk: value
+        for result, value in zip(taken.results, known, strict=True)
+        if value is not None and result.pk is not None and result.pk in taken.created
     }
-    tx.trajectories.attribute(noted)
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import NamedTuple, Protocol
 
 from verifier_service.domain.review_votes import Judged
-from verifier_service.domain.reviews import Review, ReviewDecision
+from verifier_service.domain.reviews import Review, ReviewDecision, ReviewState
 
 
 class Offer(NamedTuple):
@@ -16,6 +16,15 @@ class Offer(NamedTuple):
     queue: str
     queue_version: int
     assigned: bool
+
+
+class Frame(NamedTuple):
+    """What was frozen on an item, its stored state, and the pk of its check (``None``: a gold one)."""
+
+    state: ReviewState
+    queue: str
+    queue_version: int
+    check: int | None
 
 
 class Reviews(Protocol):
@@ -52,6 +61,10 @@ class Reviews(Protocol):
         """With all that is stored, see ``shown_to``. Raises ``NotFound``."""
         ...
 
+    def frame(self, project: str, review: str) -> Frame:
+        """Raises ``NotFound``."""
+        ...
+
     def check_of(self, project: str, review: str) -> int | None:
         """Pk of the check behind an item; ``None`` for a gold one. Raises ``NotFound``."""
         ...
@@ -83,14 +96,22 @@ class Reviews(Protocol):
         ...
 
     def claim(
-        self, project: str, *, reviewer: str, queue: str | None, review: str | None, minutes: float | None
+        self,
+        project: str,
+        *,
+        reviewer: str,
+        queue: str | None,
+        review: str | None,
+        minutes: float | None,
+        offered: bool = False,
     ) -> Review | None:
         """Reserve an item for one reviewer, by default for as long as its queue says; two concurrent calls
         never get the same one.
 
         A named item that is not free raises ``Conflict``; with no item free returns ``None``. An item
         on which this reviewer has already voted is not offered again, and one that the reviewer submitted
-        raises ``Forbidden``.
+        raises ``Forbidden``. ``offered``: ``next`` has just offered the named item, in this transaction,
+        and nothing is asked again.
         """
         ...
 
@@ -156,6 +177,10 @@ class Reviews(Protocol):
 
     def cancel_gold(self, project: str, review: str, *, by: str, reason: str) -> bool:
         """Take an instance of a gold item off the desk; False for an item that is none."""
+        ...
+
+    def expire_gold(self) -> int:
+        """Mark open gold items whose deadline has passed as ``expired``, and say how many."""
         ...
 
     def take_back(self, project: str, review: str, *, by: str, reason: str) -> str:
