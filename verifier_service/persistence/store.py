@@ -31,6 +31,7 @@ from verifier_service.persistence.retractions import SqlRetractions
 from verifier_service.persistence.reviews import SqlReviews
 from verifier_service.persistence.rewards import SqlRewards
 from verifier_service.persistence.runs import SqlRuns
+from verifier_service.persistence.settlements import SqlSettlements
 from verifier_service.persistence.tenancy import LadderCache, SqlKeys, SqlLadders, SqlProjects
 from verifier_service.persistence.traces import SqlTraces
 from verifier_service.persistence.trajectories import SqlTrajectories
@@ -65,6 +66,7 @@ class SqlTransaction:
         self.rewards = SqlRewards(database)
         self.reviews = SqlReviews(database)
         self.lab_results = SqlLabResults(database)
+        self.settlements = SqlSettlements(database)
         self.archives = SqlArchives(database)
         self.retention = SqlRetention(database)
         self.retractions = SqlRetractions(database)

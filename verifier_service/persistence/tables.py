@@ -186,6 +186,8 @@ trajectories = Table(
     Column("fingerprint", Text),
     Column("met", Integer, nullable=False),
     Column("created_at", Double, nullable=False),
+    # When a trajectory that came in parts was finished.
+    Column("registered_at", Double),
     Index("uq_trajectories_run_id", "run", "id", unique=True),
     CheckConstraint("multiplicity >= 1", name="multiplicity"),
     CheckConstraint(f"status IS NULL OR status IN ({listed(_STORED_STATUSES)})", name="status"),

@@ -16,6 +16,7 @@ from verifier_service.domain.ports.retractions import Retractions
 from verifier_service.domain.ports.reviews import Reviews
 from verifier_service.domain.ports.rewards import Rewards
 from verifier_service.domain.ports.runs import Runs, Trajectories
+from verifier_service.domain.ports.settlements import Settlements
 from verifier_service.domain.ports.tenancy import Keys, Ladders, Projects
 from verifier_service.domain.ports.traces import Traces
 from verifier_service.domain.ports.webhooks import Outbox, Webhooks
@@ -52,6 +53,8 @@ class Transaction(Protocol):
     def reviews(self) -> Reviews: ...
     @property
     def lab_results(self) -> LabResults: ...
+    @property
+    def settlements(self) -> Settlements: ...
     @property
     def archives(self) -> Archives: ...
     @property
