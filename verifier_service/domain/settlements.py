@@ -21,6 +21,7 @@ from verifier_service.domain.records import JsonObject, OpenEnum, Record
 from verifier_service.domain.verifiers import CheckInput, VerifierInfo
 
 EVENT_VOID = "event_void"
+IMPORT = "import"  # the source of what a file said
 MAX_ACTUAL_CHARS = 200
 VOID = "the event is void: there is no actual that a forecast could be held against"
 
