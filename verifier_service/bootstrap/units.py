@@ -18,6 +18,7 @@ from verifier_service.domain.ports.costs import CostModel
 from verifier_service.domain.ports.dispatch import Dispatcher
 from verifier_service.domain.ports.execution import Done, Harness, Released
 from verifier_service.domain.ports.policy import Beliefs, Policy, Tariff
+from verifier_service.domain.ports.settlements import MarketFeed
 from verifier_service.domain.ports.store import Store, Transaction
 from verifier_service.domain.ports.traces import Tracer
 from verifier_service.domain.ports.webhooks import Courier
@@ -49,8 +50,7 @@ from verifier_service.settings import Settings
 
 T = TypeVar("T")
 
-UNIT_TRIES = 6
-UNIT_PAUSE_S = 0.01
+UNIT_TRIES, UNIT_PAUSE_S = 6, 0.01
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,7 @@ class Service:
     harness: Callable[[], Harness]
     quick_harness: Callable[[], Harness]
     courier: Courier
+    feed: MarketFeed
     patience: Patience
     defaults: RunSpec = field(default_factory=RunSpec)
     host: str = field(default_factory=socket.gethostname)

@@ -18,6 +18,7 @@ from verifier_service.cli import (
     rewards,
     runs,
     server,
+    settlements,
     submit,
     trial,
     webhooks,
@@ -73,6 +74,7 @@ app.add_typer(keys.app, name="keys", no_args_is_help=True)
 app.add_typer(runs.app, name="runs", no_args_is_help=True)
 app.add_typer(reviews.app, name="reviews", no_args_is_help=True)
 app.add_typer(lab.app, name="lab", no_args_is_help=True)
+app.command("settlements")(settlements.settlements)
 app.add_typer(webhooks.app, name="webhooks", no_args_is_help=True)
 app.command("workers")(workers.workers)
 app.command("retract")(retractions.retract)

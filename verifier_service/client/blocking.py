@@ -15,6 +15,7 @@ from verifier_service.client import (
     desk,
     hindsight,
     lab,
+    markets,
     taking_back,
     tenancy,
     trajectories,
@@ -96,6 +97,7 @@ class Client:
     lab_import = _verb(lab.lab_import)
     lab_versions = _verb(lab.lab_versions)
     lab_requests = _verb(lab.lab_requests)
+    settlements = _verb(markets.settlements)
     retract = _verb(taking_back.retract)
     retraction = _verb(taking_back.retraction)
     reverify = _verb(taking_back.reverify)

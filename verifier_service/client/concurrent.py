@@ -16,6 +16,7 @@ from verifier_service.client import (
     desk,
     hindsight,
     lab,
+    markets,
     taking_back,
     tenancy,
     trajectories,
@@ -110,6 +111,7 @@ class AsyncClient:
     lab_import = _verb(lab.lab_import)
     lab_versions = _verb(lab.lab_versions)
     lab_requests = _verb(lab.lab_requests)
+    settlements = _verb(markets.settlements)
     retract = _verb(taking_back.retract)
     retraction = _verb(taking_back.retraction)
     reverify = _verb(taking_back.reverify)
