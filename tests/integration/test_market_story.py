@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from tests.contract.samples import alter
 from tests.support.lab import codes, sent, statuses, waiting
 from tests.support.markets import HEADER, SHUT, event, forecast, settle, trail, why
+from tests.support.retracting import retract
 from tests.support.story import PROJECT, Story
 from verifier_service.bootstrap import settlements as events
 from verifier_service.domain.evidence import Tier
@@ -16,6 +18,7 @@ from verifier_service.domain.rewards import RewardCode
 from verifier_service.domain.settlements import SettlementState
 from verifier_service.domain.states import RewardStatus
 from verifier_service.services import settle as issuing
+from verifier_service.services import settlements as steps
 
 
 def moment(seconds: float) -> str:
@@ -262,3 +265,47 @@ def test_a_dry_run_and_a_death_half_way_settle_nothing(
 def _due(told: Story) -> list[Any]:
     with told.service.store.read() as tx:
         return tx.settlements.due(10)
+
+
+def test_what_was_taken_back_is_asked_again_and_settles_again(told: Story) -> None:
+    wait(told, forecast("a", 0.8))
+    settle(told, "yes")
+    retract(told, verifier="market.settlement", reverify=True)
+    told.rest()
+    record = told.latest("r", "a")
+    assert (record.status, record.reward) == (RewardStatus.FINAL, pytest.approx(0.96))
+    settle(told, "no")
+    assert told.latest("r", "a").reward == pytest.approx(0.36)
+
+
+def test_many_are_told_in_steps(told: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    items = [forecast(f"t{at}", at / 10) for at in range(8)]
+    wait(told, *items)
+    wait(told, *items, run="q")
+    told.sweep._slow_due = 1e18
+    sent(told, f"{HEADER}rain,yes,\n")
+    [due] = _due(told)
+    monkeypatch.setattr(steps, "TRAJECTORIES_AT_ONCE", 5)
+    taken = [events.tell(told.service, due) for _ in range(5)]
+    assert taken == [True, True, True, True, False]
+    told.rest()
+    for run in ("r", "q"):
+        assert told.latest(run, "t3").reward == pytest.approx(1 - 0.7**2)
+
+
+def test_a_run_that_closes_waits_no_longer(told: Story) -> None:
+    wait(told, forecast("a", 0.8))
+    told.service.close_run(PROJECT, "r")
+    told.until(lambda: told.run("r").state == "closed")
+    assert why(told.latest("r", "a")) == (None, "run_closed")
+    settle(told, "yes")
+    assert why(told.latest("r", "a")) == (None, "run_closed")
+    assert _due(told) == []
+
+
+def test_one_item_that_cannot_be_judged_keeps_nothing_from_the_others(told: Story) -> None:
+    wait(told, forecast("a", 0.8), forecast("b", 0.3))
+    alter(told.service.store, "UPDATE checks SET item = '{' WHERE item LIKE '%0.3%' AND external")
+    settle(told, "yes")
+    assert told.latest("r", "a").reward == pytest.approx(0.96)
+    assert why(told.latest("r", "b")) == (None, "verifier_error")

@@ -22,6 +22,7 @@ COMMANDS = (
     *(["keys", verb] for verb in ("list", "create", "revoke")),
     *(["runs", verb] for verb in ("list", "show", "close", "put")),
     *(["lab", verb] for verb in ("import", "worklist")),
+    ["settlements"],
     *(["reviews", verb] for verb in ("list", "show", "claim", "decide", "release")),
 )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 
 from verifier_service.bootstrap.units import Followed, Service, Step
 from verifier_service.domain.ports.settlements import Polled
@@ -60,6 +61,16 @@ def pause_s(interval_s: float, failures: int, asked_s: float | None) -> float:
     return max(pause, min(asked_s or 0.0, MAX_RETRY_AFTER_S))
 
 
-def due_polls(service: Service, sources: Mapping[str, float], limit: int, lease_s: float) -> list[Poll]:
-    """Events to ask about now. They are asked about again after ``lease_s`` if nothing comes of it."""
-    return service.unit(lambda tx: tx.settlements.claim_polls(sources, limit, lease_s))
+def due_polls(service: Service, limit: int, lease_s: float) -> list[Poll]:
+    """Events to ask about now, at most ``limit`` of each source. They are asked about again after
+    ``lease_s`` if nothing comes of it."""
+    with service.store.read() as tx:
+        names = tx.settlements.asking(service.feed.sources)
+    found: list[Poll] = []
+    for name in names:
+        found += service.unit(partial(_claim, name, limit, lease_s))
+    return found
+
+
+def _claim(source: str, limit: int, lease_s: float, tx: Transaction) -> list[Poll]:
+    return tx.settlements.claim_polls([source], limit, lease_s)

@@ -175,6 +175,16 @@ def evidence_of(behind: Behind, info: VerifierInfo, settlement: Settlement) -> E
         found = settled(CheckInput.model_validate_json(behind.item), settlement)
     except TaskError as error:
         found = _inconclusive(error.code, error.message, ())
+    return _bound(found, behind, info, settlement)
+
+
+def unreadable(behind: Behind, info: VerifierInfo, settlement: Settlement) -> Evidence:
+    """Evidence of a check that cannot be judged because of an error of ours."""
+    found = _inconclusive("verifier_error", "the forecast could not be judged", ())
+    return _bound(found, behind, info, settlement)
+
+
+def _bound(found: Finding, behind: Behind, info: VerifierInfo, settlement: Settlement) -> Evidence:
     provenance = Provenance(verifier=info.name, version=info.version, worker=settlement.source)
     return Evidence(**dict(found), check=behind.key, tier=Tier.LAB, provenance=provenance)
 

@@ -186,6 +186,11 @@ class SqlSettlements:
         rows = self._db.all(found.order_by(_demands.c.pk))
         return [Wanting(row.check_pk, row.pk, row.trajectory, float(row.at)) for row in rows]
 
+    def asking(self, sources: Collection[str]) -> list[str]:
+        these = self._db.among(event_polls.c.source, sorted(sources))
+        ready = select(event_polls.c.source).where(these, event_polls.c.next_at <= clock()).distinct()
+        return [row.source for row in self._db.all(ready.order_by(event_polls.c.source))]
+
     def claim_polls(self, sources: Collection[str], limit: int, lease_s: float) -> list[Poll]:
         self._forget_polls()
         ready = select(event_polls).where(

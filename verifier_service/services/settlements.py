@@ -8,6 +8,7 @@ that it was told. So a process may die anywhere, and an event settles once.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -28,11 +29,15 @@ from verifier_service.domain.settlements import (
     evidence_of,
     misfit,
     too_late,
+    unreadable,
 )
 from verifier_service.domain.states import CheckState
 from verifier_service.domain.verifiers import CheckInput
 
+log = logging.getLogger(__name__)
+
 CHECKS_AT_ONCE = 200
+TRAJECTORIES_AT_ONCE = 500  # of one step, unless a single check concerns more
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,6 +105,7 @@ def tell(tx: Transaction, catalog: Catalog, due: Due, limit: int = CHECKS_AT_ONC
     if settlement is None or not behind:
         tx.settlements.done(due)
         return Told(done=True)
+    behind = _bounded(tx, behind)
     waiting = [one for one in behind if one.state == CheckState.WAITING_EXTERNAL]
     answered = [one for one in behind if one.state == CheckState.SUCCEEDED and not one.retracted]
     runs, amended = _share(tx, due.project, [one.check for one in answered])
@@ -117,6 +123,21 @@ def tell(tx: Transaction, catalog: Catalog, due: Due, limit: int = CHECKS_AT_ONC
         amended=tuple(case for case in cases if case.standing.pk not in kept),
         closed=tuple(closed),
     )
+
+
+def _bounded(tx: Transaction, behind: Sequence[Behind]) -> list[Behind]:
+    """As many of the first checks as concern no more trajectories than one transaction should."""
+    checks = [one.check for one in behind]
+    concerned = Counter(one.check for one in tx.settlements.wanting(checks))
+    concerned.update(check for check, _, _ in tx.lab_results.having(checks))
+    kept: list[Behind] = []
+    room = TRAJECTORIES_AT_ONCE
+    for one in behind:
+        room -= concerned[one.check]
+        if kept and room < 0:
+            break
+        kept.append(one)
+    return kept
 
 
 def _share(
@@ -161,11 +182,20 @@ def _amend(tx: Transaction, catalog: Catalog, settlement: Settlement, answered: 
 
 
 def _evidence(catalog: Catalog, settlement: Settlement, checks: Sequence[Behind]) -> dict[int, Evidence]:
-    return {one.check: evidence_of(one, catalog.verifier(one.verifier), settlement) for one in checks}
+    """One check that cannot be told keeps nothing from the others: it ends without a score."""
+    found: dict[int, Evidence] = {}
+    for one in checks:
+        info = catalog.verifier(one.verifier)
+        try:
+            found[one.check] = evidence_of(one, info, settlement)
+        except (ValueError, ArithmeticError, RecursionError):
+            log.exception("check %s cannot be told of its event; the others are", one.key)
+            found[one.check] = unreadable(one, info, settlement)
+    return found
 
 
 def _event(one: Behind) -> EventSpec | None:
     try:
         return event_of(CheckInput.model_validate_json(one.item).inputs)
-    except TaskError:
+    except (TaskError, ValueError):
         return None

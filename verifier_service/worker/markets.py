@@ -49,11 +49,8 @@ class MarketPoller:
 
     def step(self) -> int:
         """Ask about some of the events that are due; how many answers were taken."""
-        feed = self._service.feed
-        polls: list[Poll] = []
-        for name, interval_s in feed.sources.items():
-            polls += settlements.due_polls(self._service, {name: interval_s}, EVENTS_AT_ONCE, LEASE_S)
-        answers = feed.ask(polls)
+        polls = settlements.due_polls(self._service, EVENTS_AT_ONCE, LEASE_S)
+        answers = self._service.feed.ask(polls)
         # Those that pause a source come last: nothing of it is put off to a time before that.
         for poll, answer in sorted(zip(polls, answers, strict=True), key=lambda pair: pair[1].busy):
             self._take(poll, answer)

@@ -85,6 +85,10 @@ class Settlements(Protocol):
         """Requested demands on these checks."""
         ...
 
+    def asking(self, sources: Collection[str]) -> list[str]:
+        """Those of the sources that are to be asked about something now."""
+        ...
+
     def claim_polls(self, sources: Collection[str], limit: int, lease_s: float) -> list[Poll]:
         """Events whose sources are to be asked now, and not by others for ``lease_s``; those that nobody
         waits for any more are forgotten."""
