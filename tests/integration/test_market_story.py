@@ -217,7 +217,7 @@ def test_rows_that_say_nothing_of_an_event_are_refused(told: Story) -> None:
         told,
         "event,actual,event_state,candidate\n"
         "rain,perhaps,,\nrain,yes,void,\nrain,,settled,\nrain,yes,open,\nrain,yes,,C\n../x,yes,,\n"
-        "snow,yes,,\nsnow,no,,\nhail,,,\n",
+        "snow,yes,,\nsnow,no,,\nhail,,,\n,yes,,\nhail,,,C\n=1+1,yes,,\nfog,=A1,,\n",
     )
     found = {line: errors[0][0] for line, errors in codes(done).items()}
     assert found == {
@@ -228,6 +228,10 @@ def test_rows_that_say_nothing_of_an_event_are_refused(told: Story) -> None:
         6: "two_targets",
         7: "bad_format",
         9: "duplicate_row",
+        11: "missing_field",
+        12: "two_targets",
+        13: "formula",
+        14: "formula",
     }
     assert trail(told) == []
     assert statuses(done)[10] == "empty"
@@ -309,3 +313,44 @@ def test_one_item_that_cannot_be_judged_keeps_nothing_from_the_others(told: Stor
     settle(told, "yes")
     assert told.latest("r", "a").reward == pytest.approx(0.96)
     assert why(told.latest("r", "b")) == (None, "verifier_error")
+
+
+def test_a_run_with_a_budget_asks_as_well(told: Story) -> None:
+    """What waits for an event costs nothing."""
+    told.put_run("r", compute=1.0, human=0.0, audit_share=0.5)
+    wait(told, *(forecast(f"t{at}", at / 10) for at in range(6)))
+    settle(told, "yes")
+    assert [told.latest("r", f"t{at}").status for at in range(6)] == [RewardStatus.FINAL] * 6
+
+
+def test_who_asked_before_the_actual_was_seen_and_is_late_is_given_none(told: Story) -> None:
+    """A demand that stands although its trajectory came after the actual loses it when checks are told."""
+    wait(told, forecast("a", 0.8), forecast("b", 0.8))
+    told.sweep._slow_due = 1e18
+    sent(told, f"{HEADER}rain,yes,\n")
+    alter(told.service.store, "UPDATE trajectories SET registered_at = 9e9 WHERE id = 'b'")
+    told.rest()
+    assert told.latest("r", "a").reward == pytest.approx(0.96)
+    assert why(told.latest("r", "b")) == (None, "registered_late")
+
+
+def test_a_purge_takes_the_waits_along_and_leaves_the_trail(told: Story) -> None:
+    wait(told, forecast("a", 0.8))
+    settle(told, "yes")
+    told.service.close_run(PROJECT, "r")
+    told.until(lambda: told.run("r").state == "closed")
+    with told.service.store.begin() as tx:
+        tx.retention.begin(PROJECT, "r")
+        while tx.retention.drop_rewards(PROJECT, "r", 100) or tx.retention.drop_cases(PROJECT, "r", 100):
+            continue
+        tx.retention.finish(PROJECT, "r")
+        assert tx.settlements.questions(PROJECT, ["rain"]) == {}
+    assert [one.version for one in trail(told)] == [1]
+    assert statuses(settle(told, "no")) == {2: "amended"}
+    assert _due(told) == []
+
+
+def test_a_file_without_actuals_says_nothing_of_events(told: Story) -> None:
+    """A column that is called event had no meaning, and has none unless another says what became of it."""
+    done = sent(told, "event,candidate,verdict\nrain,C,accept\n")
+    assert (done.ignored_columns, codes(done)[2][0][0]) == (("event",), "unknown_check")

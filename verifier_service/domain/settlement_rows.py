@@ -39,8 +39,8 @@ class ToldEvents:
 
 
 def is_of_event(row: LabRow) -> bool:
-    """Whether a row names an event."""
-    return "event" in row.texts
+    """Whether a row says something of an event."""
+    return any(name in row.texts for name in ("event", "actual", "event_state"))
 
 
 def evaluate_events(rows: Sequence[LabRow], known: Known) -> ToldEvents:
@@ -63,14 +63,18 @@ def evaluate_events(rows: Sequence[LabRow], known: Known) -> ToldEvents:
 
 def _actual(row: LabRow) -> Actual | None:
     """What the row says, or ``None`` where it was not filled in."""
-    event, text = row.texts["event"], row.texts.get("actual", "")
+    event, text = row.texts.get("event", ""), row.texts.get("actual", "")
     state = row.texts.get("event_state", "").casefold()
-    if row.errors or (not text and not state):
+    if row.errors:
         return None
-    if not re.fullmatch(EVENT_PATTERN, event):
-        row.refuse("bad_format", f"{event[:60]!r} is no id of an event", "event")
     if row.readings or any(name in row.texts for name in _CHECKS):
         row.refuse("two_targets", "a row is about an event or about a check", "event")
+    if not text and not state:
+        return None
+    if not event:
+        row.refuse("missing_field", "the row names no event", "event")
+    elif not re.fullmatch(EVENT_PATTERN, event):
+        row.refuse("bad_format", f"{event[:60]!r} is no id of an event", "event")
     if state not in ("", "settled", "void"):
         row.refuse("not_one_of", "the state is settled, void or empty", "event_state")
     elif state == "void":

@@ -108,7 +108,7 @@ def _known(tx: Transaction, project: str, id: str, wanted: NewLabResults) -> Lab
 
 
 def _events(tx: Transaction, project: str, rows: Sequence[LabRow]) -> Known:
-    names = {row.texts["event"] for row in rows}
+    names = {row.texts["event"] for row in rows if "event" in row.texts}
     if not names:
         return Known({}, {})
     return Known(tx.settlements.latest(project, names), tx.settlements.questions(project, names))

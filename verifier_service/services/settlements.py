@@ -153,25 +153,21 @@ def _share(
 def _answer(
     tx: Transaction, catalog: Catalog, due: Due, settlement: Settlement, waiting: Sequence[Behind]
 ) -> list[int]:
-    """Give checks that wait their evidence, after the demands of those who are too late are gone."""
+    """Give checks that wait their evidence, and take away the demands of those who are too late before
+    they have it: whoever asks for a check meanwhile waits for its row."""
     if not waiting:
         return []
     since = tx.settlements.known_since(due.project, [due.event])[due.event]
-    events = {one.check: _event(one) for one in waiting}
-    late: dict[int, int] = {}
-    wanted: set[int] = set()
-    for one in tx.settlements.wanting([each.check for each in waiting]):
-        event = events[one.check]
-        if event is not None and too_late(one.registered_at, event, since):
-            late[one.demand] = one.trajectory
-        else:
-            wanted.add(one.check)
-    if late:
-        tx.demands.withdraw(sorted(late), reason=REGISTERED_LATE)
-        tx.checks.withdraw([one.check for one in waiting if one.check not in wanted])
-    found = _evidence(catalog, settlement, [one for one in waiting if one.check in wanted])
+    found = _evidence(catalog, settlement, waiting)
     if len(tx.checks.answer(found)) < len(found):
         raise Contended("check_moved", "a check was answered or taken back meanwhile")
+    events = {one.check: _event(one) for one in waiting}
+    late = {
+        one.demand: one.trajectory
+        for one in tx.settlements.wanting(list(found))
+        if (event := events[one.check]) is not None and too_late(one.registered_at, event, since)
+    }
+    tx.demands.withdraw(sorted(late), reason=REGISTERED_LATE)
     return sorted({*late.values(), *tx.demands.satisfy(sorted(found))})
 
 
