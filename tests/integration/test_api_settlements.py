@@ -124,8 +124,3 @@ def _told(running: Server) -> None:
     assert "exchange" in shown.stdout
     lines = CliRunner().invoke(app, ["settlements", "--event", "snow", "--json"], env=environment).stdout
     assert json.loads(lines)["number"] == 1.0
-
-
-def test_a_broken_declaration_stops_the_start(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match=r"m\.value: Field required"):
-        server.start(tmp_path, market_sources='{"m": {"url": "https://example.org/"}}')

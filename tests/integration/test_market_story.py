@@ -11,6 +11,7 @@ from tests.contract.samples import alter
 from tests.support.lab import codes, sent, statuses, waiting
 from tests.support.markets import HEADER, SHUT, event, forecast, settle, trail, why
 from tests.support.retracting import retract
+from tests.support.server import patience
 from tests.support.story import PROJECT, Story
 from verifier_service.bootstrap import settlements as events
 from verifier_service.domain.evidence import Tier
@@ -112,7 +113,7 @@ def test_a_forecast_after_the_close_waits_for_nothing(told: Story) -> None:
 
 def test_the_close_passes_between_two_trajectories_with_one_forecast(told: Story) -> None:
     with told.service.store.read() as tx:
-        shuts = tx.now() + 2.5
+        shuts = tx.now() + patience(4.0)
     close = moment(shuts)
     wait(told, forecast("early", 0.8, close=close))
     told.submit("r", {**forecast("grown", 0.8, close=close), "answer": None, "finished": False})
@@ -121,7 +122,7 @@ def test_the_close_passes_between_two_trajectories_with_one_forecast(told: Story
         with told.service.store.read() as tx:
             return tx.now() > shuts
 
-    told.until(closed)
+    told.until(closed, patience(60.0))
     told.submit("q", forecast("late", 0.8, close=close))
     answer = forecast("grown")["answer"]
     told.service.grow(PROJECT, "r", "grown", index=0, turns=(), answer=answer, finished=True)
@@ -193,7 +194,8 @@ def test_without_an_actual_by_the_horizon_there_is_no_reward(told: Story, horizo
     """The horizon of the task, or the deadline of the ladder, whichever comes first."""
     with told.service.store.read() as tx:
         now = tx.now()
-    times = {"close": moment(now + 1.5), "settles_by": moment(now + 2.0)} if horizon else {}
+    soon = patience(3.0)
+    times = {"close": moment(now + soon), "settles_by": moment(now + soon + 1.0)} if horizon else {}
     document = {
         "name": "unguarded",
         "candidate": {"kind": "forecast", "format": "json", "from": "answer"},
@@ -205,7 +207,7 @@ def test_without_an_actual_by_the_horizon_there_is_no_reward(told: Story, horizo
     told.put_ladder(document)
     told.submit("r", {**forecast("a", **times), "ladder": "unguarded"})
     told.rest()
-    told.until(lambda: why(told.latest("r", "a"))[1] == "deadline")
+    told.until(lambda: why(told.latest("r", "a"))[1] == "deadline", patience(60.0))
     assert told.latest("r", "a").reward is None
     settle(told, "yes")
     assert told.latest("r", "a").reward is None

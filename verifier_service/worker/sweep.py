@@ -241,5 +241,5 @@ def _open(tx: Transaction, catalog: Catalog, owner: str, taken: execute.Taken) -
         except (Contended, Unavailable):
             raise
         except Exception:
-            log.exception("check %s cannot be handed to whom it waits for; the others are", claim.key)
+            log.exception("the review of check %s cannot be opened; the others are", claim.key)
     return touched
