@@ -27,12 +27,14 @@ SHIPPED: Mapping[str, str] = MappingProxyType(
         "code.tests": "tiers.fast.code_tests:CodeTests",
         "schema.answer": "tiers.fast.schema_answer:SchemaAnswer",
         "math.answer": "tiers.fast.math_answer:MathAnswer",
+        "forecast.validity": "tiers.fast.forecast_validity:ForecastValidity",
         "turns.tool_calls": "tiers.fast.turns_tool_calls:TurnsToolCalls",
         "turns.errors": "tiers.fast.turns_errors:TurnsErrors",
         "xtb.gap": "tiers.simulation.xtb_gap:XtbGap",
         "pyscf.gap": "tiers.high_fidelity.pyscf_gap:PyscfGap",
         "quantum.energy": "tiers.high_fidelity.quantum_energy:QuantumEnergy",
         "review": "tiers.lab.review:Review",
+        "market.settlement": "tiers.lab.market_settlement:MarketSettlement",
     }
 )
 

@@ -26,6 +26,7 @@ class Settings(BaseSettings):
     are checks of one run that wait for machines, in the database. ``public_url`` is the address under which
     browsers reach the pages behind a proxy. ``oidc_roles`` say which value of the role claim makes which
     role, ``group=role`` separated by commas; of several that somebody has, the first counts.
+    ``market_sources`` is JSON, or the path of a file with it.
     """
 
     model_config = SettingsConfigDict(env_prefix="VERIFIER_", extra="ignore", frozen=True)
@@ -76,6 +77,11 @@ class Settings(BaseSettings):
     webhook_keep_failed_s: float = Field(default=2_592_000.0, ge=0)
     max_webhooks: int = Field(default=32, ge=0)
 
+    market_sources: str | None = None
+    market_http: bool = False
+    market_ports: Annotated[tuple[int, ...] | None, NoDecode] = None
+    market_allow: Annotated[tuple[str, ...], NoDecode] = ()
+
     sandbox: Literal["auto", "namespaces", "landlock", "remote", "off"] = "auto"
     sandbox_url: str | None = None
     sandbox_key: str | None = Field(default=None, repr=False)
@@ -102,7 +108,15 @@ class Settings(BaseSettings):
     log_json: bool = False
     tracing: bool = False
 
-    @field_validator("worker_tags", "webhook_allow", "webhook_ports", "webhook_schedule_s", mode="before")
+    @field_validator(
+        "worker_tags",
+        "webhook_allow",
+        "webhook_ports",
+        "webhook_schedule_s",
+        "market_ports",
+        "market_allow",
+        mode="before",
+    )
     @classmethod
     def _parts_of_text(cls, value: object) -> object:
         if not isinstance(value, str):

@@ -49,6 +49,7 @@ TURN = {
     "calls": [{"id": "1", "name": "f", "arguments": "{}"}],
     "observations": [{"call": "1", "text": "ok"}],
 }
+EVENT = {"id": "e", "kind": "binary", "close": "2030-01-01T00:00:00Z"}
 SAMPLES: dict[str, list[Sample]] = {
     "molecule.identify": [smiles("OCC", "accept"), smiles("C1=CC", "inconclusive")],
     "molecule.validity": [
@@ -62,6 +63,11 @@ SAMPLES: dict[str, list[Sample]] = {
         smiles("OCC", "accept", reference={"smiles": "CCO"}, score=1.0),
         smiles("OCCO", "reject", reference={"smiles": "CCO"}, score=0.0),
         smiles("OCC", "task_error", reference={"smiles": "C1=CC"}),
+    ],
+    "forecast.validity": [
+        sample("accept", candidate={"event": "e", "probability": 0.5}, inputs={"event": EVENT}, score=1.0),
+        sample("reject", candidate={"event": "e"}, inputs={"event": EVENT}, code="wrong_shape"),
+        sample("task_error", candidate={"event": "e", "probability": 0.5}, inputs={}),
     ],
     "turns.tool_calls": [sample("accept", turns=[TURN]), sample("inconclusive")],
     "turns.errors": [sample("accept", turns=[TURN, {"message": "done"}]), sample("inconclusive")],

@@ -74,7 +74,7 @@ class Absent(Door):
 
 
 VERIFIERS = (Door,)
-LADDERS = ("code", "math", "molecule-identity", "organic-gap", "quantum-energy", "structured")
+LADDERS = ("code", "forecast", "math", "molecule-identity", "organic-gap", "quantum-energy", "structured")
 
 
 def catalog(**shipped: str) -> VerifierCatalog:

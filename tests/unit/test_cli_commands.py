@@ -25,6 +25,7 @@ COMMANDS = (
     *(["reviews", verb] for verb in ("list", "show", "claim", "decide", "release", "renew", "skip")),
     *(["reviews", verb] for verb in ("queues", "put-queue", "reassign", "withdraw", "retract")),
     *(["reviews", verb] for verb in ("add-gold", "agreement", "trail")),
+    ["settlements"],
 )
 
 

@@ -13,6 +13,7 @@ from tiers.catalog_sources import Sources
 from tiers.drawing import RdkitDrawer
 from tiers.harness import ProcessHarness
 from tiers.harness_options import HarnessOptions
+from verifier_service.bootstrap.market_feed import market_feed
 from verifier_service.bootstrap.units import Service
 from verifier_service.dispatch.embedded import EmbeddedDispatcher
 from verifier_service.dispatch.webhooks import HttpCourier
@@ -69,6 +70,7 @@ def build(settings: Settings, dispatcher: Dispatcher | None = None) -> Service:
         quick_harness=lambda: ProcessHarness(catalog, _quick(_harness_options(settings))),
         courier=_courier(settings),
         drawer=RdkitDrawer(),
+        feed=market_feed(settings),
         patience=Patience(
             schedule_s=settings.webhook_schedule_s,
             disable_after_s=settings.webhook_disable_after_s,

@@ -20,6 +20,7 @@ from verifier_service.domain.ports.dispatch import Dispatcher
 from verifier_service.domain.ports.drawing import Drawer
 from verifier_service.domain.ports.execution import Done, Harness, Released
 from verifier_service.domain.ports.policy import Beliefs, Policy, Tariff
+from verifier_service.domain.ports.settlements import MarketFeed
 from verifier_service.domain.ports.store import Store, Transaction
 from verifier_service.domain.ports.traces import Tracer
 from verifier_service.domain.ports.webhooks import Courier
@@ -51,8 +52,7 @@ from verifier_service.settings import Settings
 T = TypeVar("T")
 Items = Sequence[TrajectorySubmission | InvalidInput]
 
-UNIT_TRIES = 6
-UNIT_PAUSE_S = 0.01
+UNIT_TRIES, UNIT_PAUSE_S = 6, 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +73,7 @@ class Service:
     quick_harness: Callable[[], Harness]
     courier: Courier
     drawer: Drawer
+    feed: MarketFeed
     patience: Patience
     defaults: RunSpec = field(default_factory=RunSpec)
     host: str = field(default_factory=socket.gethostname)

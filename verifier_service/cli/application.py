@@ -20,6 +20,7 @@ from verifier_service.cli import (
     rewards,
     runs,
     server,
+    settlements,
     submit,
     trial,
     users,
@@ -78,6 +79,7 @@ app.add_typer(runs.app, name="runs", no_args_is_help=True)
 review_queues.add_to(reviews.app)
 app.add_typer(reviews.app, name="reviews", no_args_is_help=True)
 app.add_typer(lab.app, name="lab", no_args_is_help=True)
+app.command("settlements")(settlements.settlements)
 app.add_typer(webhooks.app, name="webhooks", no_args_is_help=True)
 app.add_typer(checks.app, name="checks", no_args_is_help=True)
 app.command("workers")(workers.workers)

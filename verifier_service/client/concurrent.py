@@ -17,6 +17,7 @@ from verifier_service.client import (
     desk_lead,
     hindsight,
     lab,
+    markets,
     operating,
     taking_back,
     tenancy,
@@ -137,6 +138,7 @@ class AsyncClient:
     retry_checks = _verb(operating.retry_checks)
     cancel_checks = _verb(operating.cancel_checks)
     cancel_trajectories = _verb(operating.cancel_trajectories)
+    settlements = _verb(markets.settlements)
     retract = _verb(taking_back.retract)
     retraction = _verb(taking_back.retraction)
     reverify = _verb(taking_back.reverify)

@@ -85,6 +85,7 @@ class Standing(NamedTuple):
     fingerprint: str | None
     met: int  # see ``met_rank``
     created_at: float
+    registered_at: float | None = None  # when it was finished, if that was later
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,6 +12,7 @@ from verifier_service.domain.digests import canonical_json, digest
 from verifier_service.domain.evidence import Measurement
 from verifier_service.domain.lab_sheets import MAX_ROWS
 from verifier_service.domain.records import JsonObject, OpenEnum, Record, Request
+from verifier_service.domain.settlements import SettlementState
 from verifier_service.domain.trajectories import Identifier
 
 CONTENT_ID_PREFIX = "c-"
@@ -200,6 +201,16 @@ class LabValue(Record):
     measured_at: datetime | None = None
 
 
+class EventValue(Record):
+    """What an import said of an event, and the version that this is; see ``domain/settlements.py``."""
+
+    event: str
+    version: int
+    state: SettlementState
+    actual: str | None = None
+    number: float | None = None
+
+
 class ImportState(OpenEnum):
     """Whether anything was stored."""
 
@@ -223,6 +234,7 @@ class LabImport(Record):
     ignored_columns: tuple[str, ...] = ()
     rows: tuple[RowOutcome, ...] = ()
     values: tuple[LabValue, ...] = ()
+    events: tuple[EventValue, ...] = ()
     counts: dict[str, int] = {}
     created_at: datetime | None = None
 

@@ -18,7 +18,8 @@ MAX_UNIT_CHARS = 50
 MAX_REASON_CHARS = 2_000
 GUARDED = ("'=", "'+", "'-", "'@", "'\t", "'\r")  # as our worklist writes what a spreadsheet would run
 _FORMULA = ("=", "+", "-", "@")
-_IDS = ("review", "run", "trajectory")
+_IDS = ("review", "run", "trajectory", "event")
+_NUMERIC = ("value", "measured", "sigma", "actual")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class LabRow:
     texts: dict[str, str] = field(default_factory=dict)
     readings: list[Reading] = field(default_factory=list)
     measured_at: datetime | None = None
+    actual: float | None = None  # what became of an event, if that is a number
     errors: list[RowError] = field(default_factory=list)
 
     @property
@@ -63,9 +65,7 @@ class LabRow:
 def rows_of(sheet: Sheet, columns: Columns, declared: Decimal | None) -> list[LabRow]:
     """Every row of the sheet. One decimal mark holds for the whole file: the declared one, else the one
     that its numbers prove."""
-    numeric = [
-        at for at, column in columns.used.items() if column.meaning in ("value", "measured", "sigma")
-    ]
+    numeric = [at for at, column in columns.used.items() if column.meaning in _NUMERIC]
     texts = (cell for row in sheet.rows for at in numeric if isinstance(cell := row.cells[at], str))
     found = declared if declared is not None else decimal_of(texts)
     return [_Reader(row, columns, found, declared is not None).read() for row in sheet.rows]
@@ -88,6 +88,7 @@ class _Reader:
                 if text:
                     found.texts[column.meaning] = text
         self._check_texts(found)
+        self._read_actual(found)
         for at in self.columns.measured():
             self._reading(found, self.columns.used[at], self.row.cells[at])
         at_sigma = self.columns.place("sigma")
@@ -115,8 +116,8 @@ class _Reader:
             else:
                 found.refuse("bad_format", f"{text[:60]!r} is no id", column.title)
             return ""
-        if column.meaning == "candidate" and not guarded and text.startswith(("=", "@")):
-            found.refuse("formula", "a formula is no candidate", column.title)
+        if column.meaning in ("candidate", "actual") and not guarded and text.startswith(("=", "@")):
+            found.refuse("formula", f"a formula is no {column.meaning}", column.title)
             return ""
         return text
 
@@ -174,6 +175,17 @@ class _Reader:
             found.refuse("two_units", "sigma is in another unit than the value", self._title("sigma"))
         if value is not None and not found.errors:
             found.readings.append(Reading(quantity, value, unit, sigma, column.title))
+
+    def _read_actual(self, found: LabRow) -> None:
+        """What became of an event is a number, or a word: which, its question says."""
+        text = found.texts.get("actual", "")
+        at = self.columns.place("actual")
+        if at is None or not any(character.isdigit() for character in text):
+            return
+        cell = self.row.cells[at]
+        trial = LabRow(found.line)
+        found.actual = self._number(trial, self.columns.used[at], cell)
+        found.errors += [error for error in trial.errors if error.code != "not_a_number"]
 
     def _number(self, found: LabRow, column: Column, cell: Cell) -> float | None:
         if isinstance(cell, BadCell):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -31,11 +31,15 @@ MEANINGS = {
     "verdict": ("verdict",),
     "reason": ("reason",),
     "measured_at": ("measured_at",),
+    "event": ("event", "event_id"),
+    "actual": ("actual",),
+    "event_state": ("event_state",),
 }
 _MEANING = {name: meaning for meaning, names in MEANINGS.items() for name in names}
 _BRACKETED = re.compile(r"(?P<name>[^\[(]*?)\s*(?:\[(?P<square>[^\]]*)\]|\((?P<round>[^)]*)\))", re.DOTALL)
 _PERCENT = re.compile(r"(?P<name>.+?)(?:_pct|_percent|\s*%)", re.DOTALL)
 _WITH_UNIT = ("value", "sigma")
+_OF_EVENTS = ("event", "actual", "event_state")
 ADDRESSES = ("review", "trajectory", "candidate", "well")
 
 
@@ -102,12 +106,17 @@ def columns_of(header: Sequence[str]) -> Columns:
         if any((one.meaning, one.quantity) == same for one in used.values()):
             raise InvalidInput("duplicate_column", f"two columns say {column.title!r}", field="header")
         used[at] = column
+    if not _tells_of_events(used.values()):
+        ignored += [column.title for column in used.values() if column.meaning in _OF_EVENTS]
+        used = {at: column for at, column in used.items() if column.meaning not in _OF_EVENTS}
     found = Columns(used, tuple(ignored))
     meanings = {column.meaning for column in used.values()}
+    if "event" in meanings:
+        return found
     if not meanings & set(ADDRESSES):
         raise InvalidInput(
             "no_target_column",
-            "no column names the check: review, run and trajectory, candidate, or plate and well",
+            "no column names the check: review, run and trajectory, candidate, plate and well, or an event",
             field="header",
         )
     if not found.measured() and "verdict" not in meanings:
@@ -116,6 +125,12 @@ def columns_of(header: Sequence[str]) -> Columns:
         message = "with several measured columns it is open to which of them sigma belongs"
         raise InvalidInput("ambiguous_column", message, field="header")
     return found
+
+
+def _tells_of_events(columns: Iterable[Column]) -> bool:
+    """Whether a header names events and what became of them; either alone means something else."""
+    meanings = {column.meaning for column in columns}
+    return "event" in meanings and bool(meanings & {"actual", "event_state"})
 
 
 def column_of(title: str) -> Column | None:

@@ -12,6 +12,7 @@ from verifier_service.domain.digests import build_of, canonical_json, check_key,
 from verifier_service.domain.errors import InvalidInput, NotFound
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.extraction import candidate_of
+from verifier_service.domain.forecasts import horizon_of
 from verifier_service.domain.ladders import CandidateSpec, Ladder, Rung, VerifierUse
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.records import JsonObject, JsonValue
@@ -47,6 +48,8 @@ def plan_check(
     read = _read(info.reads - {"candidate", "turns"}, body)
     if info.external:  # a person judges the candidate for this task, not the candidate as such
         read |= {"task": [standing.ladder, standing.ladder_version, _read(frozenset({"prompt"}), body)]}
+    if info.awaits == "settlement" and deadline is not None:
+        deadline = min(deadline, horizon_of(body.inputs) or deadline)
     item = _item(info.reads, standing, body, source)
     return NewCheck(
         key=check_key(

@@ -31,6 +31,8 @@ NO_ESTIMATE = "no_estimate"
 BUDGET_DECISION = "budget:"
 DEADLINE = "deadline"
 CHECK_CANCELLED = "check_cancelled"  # an operator cancelled the check that a demand waited for
+REGISTERED_LATE = "registered_late"
+PASSED_OVER = (DEADLINE, CHECK_CANCELLED, REGISTERED_LATE)  # withdrawn for good: nothing is found there
 MET_FINAL = len(TIERS)
 MET_NOTHING = -1
 FAILURE_CODES = {
@@ -127,7 +129,8 @@ def counting(case: Case, estimate: Estimate | None) -> Estimate | None:
     measured is not like those that could, and a verification that did not happen is never a score."""
     if estimate is None or estimate.measured:
         return estimate
-    return None if any(failure_of(demand) is not None for demand in case.demands) else estimate
+    vain = any(failure_of(demand) or demand.reason == REGISTERED_LATE for demand in case.demands)
+    return None if vain or _unanswered(case) is not None else estimate
 
 
 def _true(case: Case, verdict: Verdicted) -> bool:
@@ -298,6 +301,14 @@ def _why_unasked(case: Case, closing: bool) -> RewardReason:
     """The reason when nothing failed, and yet nothing estimates the outcome."""
     reasons = {demand.reason for demand in case.demands if demand.state is DemandState.WITHDRAWN}
     decision = case.standing.decision or ""
+    unanswered = _unanswered(case)
+    if REGISTERED_LATE in reasons:
+        message = (
+            "accepted at the event's close or later, or when its actual was known here: not a forecast"
+        )
+        return RewardReason(code=RewardCode.UNVERIFIABLE, detail=REGISTERED_LATE, message=message)
+    if unanswered is not None:
+        return unanswered
     if BUDGET_EXHAUSTED in reasons or decision.startswith(BUDGET_DECISION):
         return RewardReason(
             code=RewardCode.BUDGET_EXHAUSTED, message="the run's budget does not cover it", retryable=True
@@ -314,11 +325,27 @@ def _why_unasked(case: Case, closing: bool) -> RewardReason:
     if closing:
         message = "the run was closed before it could be verified"
         return RewardReason(code=RewardCode.CANCELLED, detail="run_closed", message=message)
+    if DEADLINE in reasons:
+        message = "nothing answered by the deadline"
+        return RewardReason(code=RewardCode.UNVERIFIABLE, detail=DEADLINE, message=message)
     return RewardReason(
         code=RewardCode.UNVERIFIABLE,
         detail=NO_ESTIMATE,
         message=decision or "no verifier could estimate the outcome",
     )
+
+
+def _unanswered(case: Case) -> RewardReason | None:
+    """Why what decides at the lab tier came to no conclusion, where it says so."""
+    decides = case.ladder.spec.outcome
+    for demand in reversed(case.demands):
+        found = case.evidence(demand) if demand.tier is Tier.LAB and decides is not None else None
+        if found is None or decides is None or found.provenance.verifier != decides.use:
+            continue
+        if found.verdict is Verdict.INCONCLUSIVE and found.score is None and found.reason is not None:
+            reason = found.reason
+            return RewardReason(code=RewardCode.UNVERIFIABLE, detail=reason.code, message=reason.message)
+    return None
 
 
 def failure_of(demand: DemandView) -> Failure | None:

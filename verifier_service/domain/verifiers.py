@@ -60,6 +60,8 @@ class VerifierInfo(Record):
     then run beside each other, and the other fast verifiers do not wait for it.
     ``quantities`` lists what it measures, ``libraries`` the distributions whose versions key a check.
     ``needs`` names what a worker must have besides the memory of the limits.
+    ``external`` ones are not executed: they await people, or with ``settlement`` what becomes of the event
+    in ``inputs.event``.
     """
 
     name: str
@@ -78,6 +80,7 @@ class VerifierInfo(Record):
     cost_exponent: float = Field(default=0.0, ge=0, le=6)
     typical_human_s: float = 0.0
     external: bool = False
+    awaits: Literal["people", "settlement"] = "people"
     parallel: bool = False
 
 

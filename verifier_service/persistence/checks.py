@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import and_, select, update
 
 from verifier_service.domain.checks import CheckRef, CheckView, Completion, NewCheck
 from verifier_service.domain.digests import canonical_json
@@ -22,10 +22,19 @@ from verifier_service.persistence.endings import Endings
 from verifier_service.persistence.leases import Leases
 from verifier_service.persistence.ledger import Movements, accounts_of
 from verifier_service.persistence.runs import no_run
+from verifier_service.persistence.settlement_tables import event_waits, settlements
 from verifier_service.persistence.withdrawals import Withdrawals
 
 _checks, _runs, _reviews = tables.checks, tables.runs, review_tables.reviews
 _ROUNDS = 8
+_KNOWN = (  # of checks that wait for an event: what became of it, and they are about to be told
+    select(settlements.c.pk)
+    .join(
+        event_waits,
+        and_(event_waits.c.project == settlements.c.project, event_waits.c.event == settlements.c.event),
+    )
+    .where(event_waits.c.check_pk == _checks.c.pk)
+)
 
 
 @dataclass(slots=True)
@@ -96,6 +105,7 @@ class SqlChecks(Leases, Endings, Withdrawals, Histories):
             _checks.c.external,
             _checks.c.deadline < clock(),
             ~answered.exists(),
+            ~_KNOWN.exists(),
         )
         return [
             row.pk for row in self._db.all(passed.order_by(_checks.c.deadline, _checks.c.pk).limit(limit))

@@ -18,6 +18,7 @@ from verifier_service.persistence.database import Database, clock, ordered, sql
 from verifier_service.persistence.lab_tables import lab_values
 from verifier_service.persistence.model_tables import decisions
 from verifier_service.persistence.runs import run_key
+from verifier_service.persistence.settlement_tables import event_waits
 from verifier_service.persistence.webhook_tables import deliveries, webhooks
 from verifier_service.persistence.worker_tables import attempts
 
@@ -109,6 +110,7 @@ class SqlRetention:
         self._forget_reviews([row.pk for row in self._db.all(reviews)])
         self._delete(_reviews, _reviews.c.check_pk, gone)
         self._delete(lab_values, lab_values.c.check_pk, gone)
+        self._delete(event_waits, event_waits.c.check_pk, gone)
         self._delete(attempts, attempts.c.check_pk, gone)
         self._delete(_checks, _checks.c.pk, gone)
 

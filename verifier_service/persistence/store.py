@@ -39,6 +39,7 @@ from verifier_service.persistence.reviews import SqlReviews
 from verifier_service.persistence.rewards import SqlRewards
 from verifier_service.persistence.runs import SqlRuns
 from verifier_service.persistence.sessions import SqlSessions, SqlSignIns, SqlTickets
+from verifier_service.persistence.settlements import SqlSettlements
 from verifier_service.persistence.tenancy import LadderCache, SqlKeys, SqlLadders, SqlProjects
 from verifier_service.persistence.traces import SqlTraces
 from verifier_service.persistence.trajectories import SqlTrajectories
@@ -90,6 +91,7 @@ class SqlTransaction:
         self.queues = SqlReviewQueues(database, queues)
         self.gold = SqlGold(database)
         self.lab_results = SqlLabResults(database)
+        self.settlements = SqlSettlements(database)
         self.archives = SqlArchives(database)
         self.retention = SqlRetention(database)
         self.retractions = SqlRetractions(database)

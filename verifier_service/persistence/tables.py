@@ -190,6 +190,8 @@ trajectories = Table(
     # The owner of the key it was submitted with, who may not judge it.
     Column("submitter", Text),
     Column("created_at", Double, nullable=False),
+    # When a trajectory that came in parts was finished.
+    Column("registered_at", Double),
     Index("uq_trajectories_run_id", "run", "id", unique=True),
     CheckConstraint("multiplicity >= 1", name="multiplicity"),
     CheckConstraint(f"status IS NULL OR status IN ({listed(_STORED_STATUSES)})", name="status"),

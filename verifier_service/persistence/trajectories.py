@@ -20,7 +20,7 @@ from verifier_service.domain.trajectories import Turn
 from verifier_service.persistence import tables
 from verifier_service.persistence.bulk import NOW, insert_all, insert_new, update_each
 from verifier_service.persistence.cases import demand_views
-from verifier_service.persistence.database import Database, clean, ordered, sql
+from verifier_service.persistence.database import Database, clean, clock, ordered, sql
 from verifier_service.persistence.runs import no_run, run_key
 from verifier_service.persistence.tenancy import SqlLadders
 
@@ -92,6 +92,7 @@ class SqlTrajectories:
             turns_digest=item.turns_digest,
             n_turns=item.n_turns,
             finished=item.finished,
+            registered_at=clock() if item.finished else None,
         )
         if self._db.run(grown) == 0:
             raise Conflict("trajectory_finished", f"trajectory {item.id!r} is finished and cannot grow")
@@ -274,6 +275,7 @@ _STANDINGS = select(
     _cases.c.fingerprint,
     _cases.c.met,
     _cases.c.created_at,
+    _cases.c.registered_at,
 ).join(_runs, _runs.c.pk == _cases.c.run)
 
 

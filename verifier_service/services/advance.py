@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from verifier_service.domain.cases import Body, Case
+from verifier_service.domain.cases import Body, Case, Standing
 from verifier_service.domain.checks import CheckRef, DemandView, NewCheck, NewDemand
 from verifier_service.domain.climb import (
     AGAIN_REASON,
@@ -25,12 +25,15 @@ from verifier_service.domain.climb import (
     view_of,
     with_demands,
 )
+from verifier_service.domain.errors import TaskError
 from verifier_service.domain.evidence import Tier
+from verifier_service.domain.forecasts import event_of
 from verifier_service.domain.ladders import Rung
 from verifier_service.domain.planning import plan_check, reads_turns, unplannable
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.store import Transaction
-from verifier_service.domain.scoring import UNPLANNABLE, unjudged_process
+from verifier_service.domain.scoring import REGISTERED_LATE, UNPLANNABLE, unjudged_process
+from verifier_service.domain.settlements import awaiting, registered_at, too_late
 from verifier_service.domain.states import LIVE_CHECKS, LIVE_DEMANDS, CheckState, DemandState, RewardStatus
 
 MAX_ROUNDS = 4
@@ -89,6 +92,7 @@ def advance(
         if not current:
             break
         again = False
+    cases |= _refuse_late(tx, catalog, list(cases.values()), known, reopened)
     marked = _mark(tx, list(cases.values()), frozenset(reopened))
     return Advanced(cases=marked, woken=frozenset(woken))
 
@@ -205,8 +209,8 @@ class _Asked:
                 self.grown[case.standing.pk] = with_demands(case, views)
 
 
-def _give_up(tx: Transaction, wanted: Sequence[tuple[Case, Rung]]) -> None:
-    """Write down that a rung cannot be asked for here, so that its record says so."""
+def _give_up(tx: Transaction, wanted: Sequence[tuple[Case, Rung]], reason: str = UNPLANNABLE) -> None:
+    """Write down that a rung is not asked for, and why, so that its record says so."""
     tx.demands.insert(
         [
             NewDemand(
@@ -216,7 +220,7 @@ def _give_up(tx: Transaction, wanted: Sequence[tuple[Case, Rung]]) -> None:
                 tier=rung.tier,
                 state=DemandState.WITHDRAWN,
                 check=None,
-                reason=UNPLANNABLE,
+                reason=reason,
             )
             for case, rung in wanted
         ]
@@ -260,6 +264,36 @@ def _demand(case: Case, rung: Rung, ref: CheckRef) -> NewDemand:
         reason=AGAIN_REASON if before else STEP_REASON,
         quote=max(before, default=0.0),
     )
+
+
+def _refuse_late(
+    tx: Transaction, catalog: Catalog, cases: Sequence[Case], known: Known, reopened: Collection[int]
+) -> dict[int, Case]:
+    """Write down which forecasts were registered too late to be one, before anything is asked for them.
+    The time is the trajectory's: the same forecast of another one may count. Returns those cases."""
+    asking = [
+        (case, rungs)
+        for case in cases
+        if (rungs := awaiting(catalog, case.ladder))
+        and not {rung.path for rung in rungs} & {demand.path for demand in case.demands}
+        and _needs_decision(case, reopened=case.standing.pk in reopened)
+    ]
+    if not asking:
+        return {}
+    wanted = {case.standing.pk for case, _ in asking}
+    bodies = {**known.bodies, **tx.trajectories.bodies(wanted - known.bodies.keys(), turns=False)}
+    late = [pair for pair in asking if _is_late(tx, pair[0].standing, bodies[pair[0].standing.pk])]
+    _give_up(tx, [(case, rung) for case, rungs in late for rung in rungs], REGISTERED_LATE)
+    return {case.standing.pk: case for case in tx.trajectories.cases([c.standing.pk for c, _ in late])}
+
+
+def _is_late(tx: Transaction, standing: Standing, body: Body) -> bool:
+    try:
+        event = event_of(body.inputs)
+    except TaskError:
+        return False  # the check says so
+    since = tx.settlements.known_since(standing.project, [event.id]).get(event.id)
+    return too_late(registered_at(standing), event, since)
 
 
 def _mark(tx: Transaction, cases: Sequence[Case], reopened: Collection[int]) -> list[Case]:

@@ -28,7 +28,7 @@ from verifier_service.domain.ports.runs import Decided
 from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.pricing import Pricing, Quotes
 from verifier_service.domain.runs import Run, RunState
-from verifier_service.domain.scoring import CHECK_CANCELLED, DEADLINE, contested, counting, process_bonus
+from verifier_service.domain.scoring import PASSED_OVER, REGISTERED_LATE, contested, counting, process_bonus
 from verifier_service.domain.states import CheckState, DemandState
 
 SIBLINGS = 8_192  # scored members of groups that the policy is told of
@@ -252,7 +252,7 @@ def _failed(catalog: Catalog, case: Case, *, elsewhere: bool) -> Iterator[Tier]:
         ended = demand.state is DemandState.SATISFIED and demand.check is not None
         if ended and case.evidence(demand) is None:
             yield demand.tier
-        if demand.state is DemandState.WITHDRAWN and demand.reason in (DEADLINE, CHECK_CANCELLED):
+        if demand.state is DemandState.WITHDRAWN and demand.reason in PASSED_OVER:
             yield demand.tier
     disputed = contested(case)
     for tier in TIERS:
@@ -314,7 +314,10 @@ def _wanted(answers: Sequence[Answer], action: DecisionAction) -> Iterator[Wante
     """Every rung that an action names, with the demand that was held for it, if any."""
     for case, _, decision in answers:
         if decision.action == action and decision.tier is not None:
+            late = {demand.path for demand in case.demands if demand.reason == REGISTERED_LATE}
             for rung in case.ladder.rungs_of(decision.tier):
+                if rung.path in late:
+                    continue
                 held = next(
                     (d for d in case.demands if d.state is DemandState.HELD and d.path == rung.path), None
                 )

@@ -35,6 +35,8 @@ from verifier_service.domain.ladders import QuantitySpec
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.runs import Key, RunState
+from verifier_service.domain.settlement_rows import Known, ToldEvents, evaluate_events, is_of_event
+from verifier_service.domain.settlements import IMPORT
 
 RAW_SEARCHED = 2_000  # waiting checks that are looked through for a candidate as it was written
 NO_COLUMNS = Columns({}, ())
@@ -71,7 +73,11 @@ def import_results(
         return Imported(answer=known)
     columns = NO_COLUMNS if sheet is None else columns_of(sheet.header)
     rows = [] if sheet is None else rows_of(sheet, columns, wanted.decimal)
-    found = _evaluated(tx, project, wanted, rows)
+    of_events = [row for row in rows if is_of_event(row)]
+    told = evaluate_events(of_events, _events(tx, project, of_events))
+    found = _evaluated(tx, project, wanted, [row for row in rows if not is_of_event(row)])
+    outcomes = {row.line: row for row in found.rows} | told.rows
+    found = found._replace(rows=tuple(outcomes[row.line] for row in rows))
     refused = wanted.all_or_nothing and any(row.status is RowStatus.REFUSED for row in found.rows)
     state = ImportState.REFUSED if refused else ImportState.IMPORTED
     stored = state is ImportState.IMPORTED and not wanted.dry_run
@@ -86,13 +92,12 @@ def import_results(
         ignored_columns=columns.ignored,
         rows=found.rows,
         values=tuple(one.value for one in found.told),
+        events=tuple(told.values),
         counts=dict(Counter(row.status.value for row in found.rows)),
     )
-    return (
-        _stored(tx, catalog, project, wanted, answer, found.told, key)
-        if stored
-        else Imported(answer=answer)
-    )
+    if not stored:
+        return Imported(answer=answer)
+    return _stored(tx, catalog, project, wanted, answer, (found.told, told), key)
 
 
 def _known(tx: Transaction, project: str, id: str, wanted: NewLabResults) -> LabImport | None:
@@ -100,6 +105,13 @@ def _known(tx: Transaction, project: str, id: str, wanted: NewLabResults) -> Lab
     if known is not None and known.digest != wanted.content_digest:
         raise Conflict("import_conflict", f"import {id!r} is of something else", field="id")
     return known
+
+
+def _events(tx: Transaction, project: str, rows: Sequence[LabRow]) -> Known:
+    names = {row.texts["event"] for row in rows if "event" in row.texts}
+    if not names:
+        return Known({}, {})
+    return Known(tx.settlements.latest(project, names), tx.settlements.questions(project, names))
 
 
 def _evaluated(tx: Transaction, project: str, wanted: NewLabResults, rows: Sequence[LabRow]) -> Evaluated:
@@ -171,10 +183,12 @@ def _stored(
     project: str,
     wanted: NewLabResults,
     answer: LabImport,
-    told: Sequence[Told],
+    said: tuple[Sequence[Told], ToldEvents],
     key: Key,
 ) -> Imported:
-    """Store an import with all that it says, in the transaction of its caller."""
+    """Store an import with all that it says, in the transaction of its caller. Checks that wait for events
+    are told afterwards, in bounded steps."""
+    told, events = said
     id = answer.id or ""
     if not tx.lab_results.add(project, answer, key):
         known = _known(tx, project, id, wanted)
@@ -182,6 +196,12 @@ def _stored(
             raise Contended("import_contended", "another import of the same was given up")
         return Imported(answer=known)
     tx.lab_results.map_plates(project, id, wanted.plates)
+    if events.actuals:
+        kept = tx.settlements.add(
+            project, events.actuals, source=IMPORT, import_id=id, by=wanted.by or key.name
+        )
+        if kept < len(events.actuals):
+            raise Contended("settlement_contended", "an event was settled meanwhile")
     new = [one for one in told if one.status is RowStatus.ACCEPTED]
     amended = [one for one in told if one.status is RowStatus.AMENDED]
     concerned = _share(tx, project, [one.target.check for one in amended])

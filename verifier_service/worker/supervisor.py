@@ -15,6 +15,7 @@ from verifier_service.domain.digests import digest
 from verifier_service.domain.evidence import Tier
 from verifier_service.services import maintain
 from verifier_service.worker.loop import TierWorker
+from verifier_service.worker.markets import MarketPoller
 from verifier_service.worker.metering import Metering
 from verifier_service.worker.purge import Purger
 from verifier_service.worker.roster import Roster
@@ -60,6 +61,8 @@ class Supervisor:
         self._add(Purger(self._service), f"{self._name}/purge")
         self._add(Metering(self._service), f"{self._name}/metering")
         self._add(WebhookSender(self._service), f"{self._name}/webhooks")
+        if self._service.feed.sources:
+            self._add(MarketPoller(self._service), f"{self._name}/markets")
         log.info("started %d threads", len(self._threads))
 
     def _start_workers(self) -> None:

@@ -8,13 +8,16 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from verifier_service.bootstrap import Service
+from verifier_service.bootstrap import Service, settlements
 from verifier_service.domain.errors import Contended, Unavailable
 from verifier_service.domain.evidence import Tier
+from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.store import Lead, Transaction
 from verifier_service.domain.runs import RunState
+from verifier_service.domain.settlements import Due
 from verifier_service.services import desk, execute, maintain
 from verifier_service.services.maintain import Left
+from verifier_service.services.settlements import wait
 from verifier_service.worker.learner import Learner
 
 log = logging.getLogger(__name__)
@@ -27,6 +30,8 @@ DECIDING_S = 2.0
 SAY_S = 1.0
 LONG_S = 0.5
 RETRACTING_S = 1.0
+SETTLING_S = 1.0
+EVENTS_PER_TICK = 256
 RUNS_PER_TICK = 64
 REVIEWS_PER_TICK = 32
 DRAIN_LIMIT = 20
@@ -139,6 +144,7 @@ class Sweep:
             self._guarded("reaping", lambda: service.mend(maintain.reap))
         self._guarded("finishing", lambda: service.mend(maintain.unfinished))
         self._guarded("opening reviews", self._open_reviews)
+        self._guarded("settling events", self._settle_events)
         self._guarded("applying decisions", lambda: service.mend(self._apply_due))
         self._guarded("deadlines", lambda: service.mend(lambda tx: Left(pks=tuple(desk.expire(tx)))))
         self._guarded("ageing reviews", lambda: service.unit(desk.escalate))
@@ -205,16 +211,36 @@ class Sweep:
     def _open_reviews(self) -> None:
         taken = self._service.take(Tier.LAB, REVIEWS_PER_TICK, self._owner)
         if taken.claims:
-            self._service.unit(lambda tx: _open(tx, self._owner, taken))
+            catalog = self._service.catalog
+            self._service.mend(lambda tx: Left(pks=tuple(_open(tx, catalog, self._owner, taken))))
+
+    def _settle_events(self) -> None:
+        """Tell checks what became of their events, for a share of the time; the oldest first."""
+        until = time.monotonic() + SETTLING_S
+        with self._service.store.read() as tx:
+            pending = tx.settlements.due(EVENTS_PER_TICK)
+        for due in pending:
+            self._guarded(f"settling {due.event}", partial(self._tell, due, until))
+
+    def _tell(self, due: Due, until: float) -> None:
+        while time.monotonic() < until:
+            if not settlements.tell(self._service, due):
+                return
 
 
-def _open(tx: Transaction, owner: str, taken: execute.Taken) -> None:
-    """One review that cannot be opened leaves the others open; its lease expires."""
+def _open(tx: Transaction, catalog: Catalog, owner: str, taken: execute.Taken) -> list[int]:
+    """One check that cannot be handed over leaves the others open; its lease expires. Returns trajectories
+    whose check has ended instead."""
+    touched: list[int] = []
     for claim in taken.claims.values():
         try:
             with tx.savepoint():
-                desk.open_review(tx, owner, claim)
+                if catalog.verifier(claim.verifier).awaits == "settlement":
+                    touched += wait(tx, owner, claim)
+                else:
+                    desk.open_review(tx, owner, claim)
         except (Contended, Unavailable):
             raise
         except Exception:
             log.exception("the review of check %s cannot be opened; the others are", claim.key)
+    return touched

@@ -20,6 +20,7 @@ from verifier_service.domain.ports.review_queues import GoldItems, ReviewQueues,
 from verifier_service.domain.ports.reviews import Reviews
 from verifier_service.domain.ports.rewards import Rewards
 from verifier_service.domain.ports.runs import Runs, Trajectories
+from verifier_service.domain.ports.settlements import Settlements
 from verifier_service.domain.ports.tenancy import Keys, Ladders, Projects
 from verifier_service.domain.ports.traces import Traces
 from verifier_service.domain.ports.webhooks import Outbox, Webhooks
@@ -72,6 +73,8 @@ class Transaction(Protocol):
     def trail(self) -> ReviewTrail: ...
     @property
     def lab_results(self) -> LabResults: ...
+    @property
+    def settlements(self) -> Settlements: ...
     @property
     def archives(self) -> Archives: ...
     @property
