@@ -23,7 +23,7 @@ SCREENSHOTS = Path(os.environ.get("BROWSER_SCREENSHOTS", Path(__file__).with_nam
 # What the browser and htmx say of an answer that a test asked for; what pages say of it is tested.
 EXPECTED = re.compile(
     r"^(Failed to load resource: the server responded with a status of|Response Status Error Code) 4\d\d"
-    r"|^\[\.WebGL-\w+\]GL Driver Message .* GPU stall due to ReadPixels"  # of drawing without a graphics card
+    r"|^\[\.WebGL-\w+\]GL Driver Message .* GPU stall due to ReadPixels"  # without a graphics card
 )
 expect.set_options(timeout=TIMEOUT_MS)
 
