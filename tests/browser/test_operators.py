@@ -48,6 +48,6 @@ def test_a_run_shows_its_figures(page: Page, site: BrowserServer, tmp_path: Path
     expect(page.get_by_role("img", name="Checks by tier and state")).to_be_visible()
     expect(page.get_by_role("img", name="Rewards by status")).to_be_visible()
     axe_in_both_themes(page)
-    page.get_by_label("Status").select_option("unscored")
+    page.get_by_label("Status", exact=True).select_option("unscored")
     page.get_by_role("button", name="Show").click()
     expect(page.get_by_role("row", name=id)).to_contain_text("unscored")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
@@ -51,14 +51,20 @@ def run_page(
     viewer: Observing,
     service: InService,
     after: Annotated[str | None, Query(max_length=MAX_CURSOR)] = None,
-    status: ListedStatus | None = None,
-    group: GroupPrefix | None = None,
+    status: ListedStatus | Literal[""] = "",
+    group: GroupPrefix | Literal[""] = "",
 ) -> Response:
     """One run: its trajectories, and places for its panels, which come later."""
     with service.store.read() as tx:
         stored = tx.runs.get(viewer.project, run)
         page = overview.trajectories(
-            tx, viewer.project, run, after=pk_of(after), limit=LINES, status=status, group=group
+            tx,
+            viewer.project,
+            run,
+            after=pk_of(after),
+            limit=LINES,
+            status=status or None,
+            group=group or None,
         )
     return render(
         request,
@@ -68,8 +74,8 @@ def run_page(
         page=page,
         panels=PANELS,
         statuses=STATUSES,
-        chosen=status or "",
-        group=group or "",
+        chosen=status,
+        group=group,
         after=after or "",
     )
 
