@@ -20,11 +20,11 @@ class Entry:
 
 
 ENTRIES: tuple[Entry, ...] = (
+    Entry("Access", "/ui/access", Right.ADMINISTER, "a"),
     Entry("Desk", "/ui/desk", Right.REVIEW, "d"),
     Entry("Runs", "/ui/runs", Right.OBSERVE, "r"),
     Entry("Operations", "/ui/operations", Right.OPERATE, "o"),
     Entry("Laboratory", "/ui/lab", Right.OPERATE, "b"),
-    Entry("Access", "/ui/access", Right.ADMINISTER, "a"),
 )
 
 
