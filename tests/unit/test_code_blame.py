@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -58,8 +59,32 @@ def test_fixtures_of_test_classes_are_theirs(tests: str) -> None:
 def test_tests_that_break_by_themselves_score_nobody(tests: str) -> None:
     for answer in (F, "def f(x): raise ValueError", "def f(x):\n    while True: pass\n"):
         with pytest.raises(TaskError) as raised:
-            verify(answer, [tests], entry_point="f")
+            _with_time(answer, tests)
         assert raised.value.code == "bad_tests"
+
+
+def _with_time(answer: str, tests: str) -> None:
+    """A machine that is too busy says so, and is asked again."""
+    for _ in range(20):
+        with suppress(Transient):
+            verify(answer, [tests], entry_point="f")
+            return
+
+
+@pytest.mark.parametrize(("spent_s", "whose"), [(0.0, "machine"), (1.0, "solution")])
+def test_time_that_others_took_from_the_tests_is_not_theirs(
+    spent_s: float, whose: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A solution that keeps them from a processor loses; where it is the machine, nobody has a score."""
+    monkeypatch.setattr(Box, "starved", lambda self, limits, granted: 0.5 * limits.time_s)
+    monkeypatch.setattr(Box, "spent_s", lambda self: spent_s)
+    tests = BROKEN["own loop"]
+    if whose == "solution":
+        assert refused(F, [tests], entry_point="f") == "time_limit"
+        return
+    with pytest.raises(Transient) as raised:
+        verify(F, [tests], entry_point="f")
+    assert raised.value.code == "machine_busy"
 
 
 @pytest.mark.parametrize(

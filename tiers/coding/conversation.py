@@ -22,6 +22,7 @@ from tiers.sandbox.box import (
     Stopped,
     Trouble,
 )
+from verifier_service.domain.errors import Transient
 
 MAX_MESSAGES = 200_000
 # The share of the time limit in which others may have kept the tests from a processor.
@@ -114,8 +115,7 @@ class Conversation:
                 both = (self._solution, self._tester)
                 starved = min(sum(box.starved(limits, granted) for box in both), limits.time_s)
                 if starved <= granted + SAMPLE_S:
-                    if self._tester.starved(limits, 0.0) <= _BUSY * limits.time_s:
-                        self._blame_tests()
+                    self._blame_for_time(limits)
                     raise Overdue("time_limit")
                 granted = starved
             else:
@@ -126,6 +126,16 @@ class Conversation:
             except Overdue:
                 self._blame_tests()
                 raise
+
+    def _blame_for_time(self, limits: Limits) -> None:
+        """Tests that were kept from a processor did not reach the limit by themselves: a solution that took
+        it from them answers for that, and else the machine, so that nobody has a score. Raises
+        ``Transient`` for that."""
+        few = _BUSY * limits.time_s
+        if not self._alone or self._tester.starved(limits, 0.0) <= few:
+            self._blame_tests()
+        elif self._solution.spent_s() <= few:
+            raise Transient("machine_busy", "the machine was too busy for the tests to get their time")
 
     def _blame_tests(self) -> None:
         """A limit that they reach before they ask the solution for anything is nobody else's doing."""

@@ -249,6 +249,10 @@ class Box:
         """Seconds of the run that are the machine's fault, at most as many as the limit itself."""
         return min(self._gauge.starved(limits.time_s, granted), limits.time_s)
 
+    def spent_s(self) -> float:
+        """Processor seconds of everything inside since the run began."""
+        return self._gauge.spent()
+
     def at_rest(self) -> bool:
         """Whether nothing runs inside but what takes orders, whatever was said."""
         return self._process.returncode is None and len(self._gauge.processes()) <= self._at_rest

@@ -51,12 +51,22 @@ class Gauge:
         together have had ``budget`` seconds already: then they had only kept each other waiting. To what
         was ``granted`` before, no more is added than they may still use.
         """
-        spent = waited = 0.0
+        since = self._since()
+        waited = max((one.waited for one in since), default=0.0)
+        spent = sum(one.spent for one in since)
+        return min(max(0.0, waited), granted + budget - spent)
+
+    def spent(self) -> float:
+        """Seconds on a processor since the start."""
+        return sum(one.spent for one in self._since())
+
+    def _since(self) -> list[Clock]:
+        """What each process has had since the start."""
+        found = []
         for pid in self.processes():
             before, now = self._before.get(pid, Clock(0.0, 0.0)), _clock(pid)
-            spent += max(0.0, now.spent - before.spent)
-            waited = max(waited, now.waited - before.waited)
-        return min(waited, granted + budget - spent)
+            found.append(Clock(max(0.0, now.spent - before.spent), now.waited - before.waited))
+        return found
 
     def memory_mb(self) -> float:
         """Resident memory, files in memory, and what sockets may hold."""
