@@ -348,7 +348,7 @@ def test_the_file_shrinks(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> N
     big = pages(store)
     monkeypatch.setattr("verifier_service.services.purge.PAGES_PER_STEP", 20)
     assert 10 < purge(store) < big / 20 + 10
-    assert pages(store) < big / 10
+    assert pages(store) < big / 8
 
 
 def pages(store: SqlStore) -> int:

@@ -250,6 +250,7 @@ def test_a_reviewer_who_writes_the_gold_is_not_passed_on(http: httpx.Client, cli
     for right, reason in ((item, "it should be CCO, of course"), (told, "too greasy")):
         http.post(f"/v1/runs/{run}/trajectories", json={"trajectories": [right]}).raise_for_status()
         review = soon(lambda right=right: review_of(client, right["problem"]["inputs"]))
+        client.claim(reviewer="ann", review=review)
         client.decide(review, reviewer="ann", verdict="reject", reason=reason)
         soon(lambda right=right: client.query(run, [right["id"]]).records[0].tier == "lab")
     page = client.hindsight(run)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from verifier_service.domain.digests import digest
 from verifier_service.domain.evidence import Evidence
@@ -18,6 +19,16 @@ MAX_GOLD_TURNS = 200
 _DRAWS = 2.0**64
 
 
+def _strictly(value: object) -> object:
+    """Records are read with lax coercions, for clients; what a request carries is not."""
+    if not isinstance(value, list):
+        return value
+    return [
+        Evidence.model_validate_json(json.dumps(one), strict=True) if isinstance(one, dict) else one
+        for one in value
+    ]
+
+
 class GoldShown(Request):
     """What the reviewer sees, as of any other item; ``turns`` where others of the queue have some."""
 
@@ -25,7 +36,9 @@ class GoldShown(Request):
     candidate: JsonValue = None
     prompt: str | list[JsonObject] = ""
     inputs: JsonObject = {}
-    evidence: Annotated[tuple[Evidence, ...], Field(strict=False, max_length=100)] = ()
+    evidence: Annotated[
+        tuple[Evidence, ...], Field(strict=False, max_length=100), BeforeValidator(_strictly)
+    ] = ()
     turns: Annotated[
         tuple[Turn, ...], Field(strict=False, max_length=MAX_GOLD_TURNS, exclude_if=lambda turns: not turns)
     ] = ()
