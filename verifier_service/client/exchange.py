@@ -36,6 +36,7 @@ UNTOUCHED = frozenset(
         "evidence_retracted",
         "import_contended",
         "names_slow",
+        "queue_contended",
         "settlement_contended",
         "stopping",
     }
