@@ -205,7 +205,9 @@ def test_a_wait_survives_a_killed_server(tmp_path: Path) -> None:
         time.sleep(1.0)
         assert waiting.is_alive()
         with servers.running(tmp_path, port=port, review_grace_s="0"):
-            client.decide(_review(client), reviewer="ann", verdict="reject", reason="smells")
+            review = _review(client)
+            client.claim(reviewer="ann", review=review)
+            client.decide(review, reviewer="ann", verdict="reject", reason="smells")
             waiting.join(60.0)
         assert answers
         assert answers[0].complete

@@ -45,15 +45,15 @@ def test_a_number_in_another_unit_is_refused_at_the_desk(told: Story) -> None:
 
 
 def test_the_last_who_asks_sets_the_deadline_of_a_shared_review(told: Story) -> None:
-    told.put_ladder(LADDER | {"deadline_s": 3.0})
+    told.put_ladder(LADDER | {"deadline_s": 10.0})
     told.submit("r", {"id": "t", "answer": GOOD})
     told.rest()
-    time.sleep(1.5)
+    time.sleep(5.0)
     told.submit("q", {"id": "t", "answer": GOOD})
     told.rest()
     with told.service.store.read() as tx:
         assert len(desk.listed(tx, PROJECT, queue=None, state="open", limit=10)) == 1
-    time.sleep(1.8)
+    time.sleep(5.3)
     told.rest()
     assert told.latest("q", "t").status is RewardStatus.PROVISIONAL
     assert claim(told)
