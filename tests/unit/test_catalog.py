@@ -276,7 +276,11 @@ def test_review_is_declared_and_never_executed() -> None:
     with pytest.raises(Permanent, match="people decide"):
         review.verify(CheckInput(), Params())
     found = catalog(review="tiers.lab.review:Review")
-    assert found.validate_params("review", {"queue": "chemists"}) == {"queue": "chemists", "approvals": None}
+    normal = found.validate_params("review", {"queue": "chemists"})
+    assert normal == {"queue": "chemists", "approvals": None}
+        "queue": "chemists",
+        "approvals": None,
+    }
     for params in ({"queue": "../x"}, {"queue": "a", "approvals": 6}, {}):
         with pytest.raises(InvalidInput):
             found.validate_params("review", params)
