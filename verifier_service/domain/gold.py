@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from verifier_service.domain.digests import digest
-from verifier_service.domain.evidence import Evidence
+from verifier_service.domain.evidence import Evidence, Verdict
 from verifier_service.domain.records import JsonObject, JsonValue, Record, Request
 from verifier_service.domain.reviews import QueueName, ReviewMeasurement
 from verifier_service.domain.trajectories import Identifier, Turn
@@ -20,13 +20,17 @@ _DRAWS = 2.0**64
 
 
 def _strictly(value: object) -> object:
-    """Records are read with lax coercions, for clients; what a request carries is not."""
+    """Records are read with lax coercions and unknown words, for clients; what a request carries is not."""
     if not isinstance(value, list):
         return value
-    return [
-        Evidence.model_validate_json(json.dumps(one), strict=True) if isinstance(one, dict) else one
-        for one in value
-    ]
+    return [_evidence(one) if isinstance(one, dict) else one for one in value]
+
+
+def _evidence(sent: dict[str, object]) -> Evidence:
+    found = Evidence.model_validate_json(json.dumps(sent), strict=True)
+    if found.verdict != sent["verdict"]:
+        raise ValueError(f"verdict is one of {', '.join(Verdict)}")
+    return found
 
 
 class GoldShown(Request):
