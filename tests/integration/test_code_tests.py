@@ -184,11 +184,13 @@ def test_speed_is_measured_against_the_reference_in_the_same_run() -> None:
         for n in (0, 1)
     ]
     crawling = verify(slow, {"tests": calls, "solution": fast}, {"score": "speed"})
-    equal = verify(slow, {"tests": calls, "solution": slow}, {"score": "speed"})
+    # A machine that others use may slow one of two equal programs down, but hardly five times running.
+    equals = (verify(slow, {"tests": calls, "solution": slow}, {"score": "speed"}) for _ in range(5))
     better = verify(fast, {"tests": calls, "solution": slow}, {"score": "speed"})
     wrong = verify("def f(n): return 0", {"tests": calls, "solution": slow}, {"score": "speed"})
     assert crawling.verdict is Verdict.ACCEPT
-    assert (crawling.score or 0.0) < 0.5 < (equal.score or 0.0)
+    assert (crawling.score or 0.0) < 0.5
+    assert any((equal.score or 0.0) > 0.5 for equal in equals)
     assert (better.score, wrong.score) == (1.0, 0.0)
     assert {each.quantity: each for each in better.measurements}["speedup"].value > 2.0
     with pytest.raises(TaskError, match="no reference"):
