@@ -105,5 +105,5 @@ def _waiting(summary: DemoSummary) -> None:
     say(f"  export VERIFIER_URL={summary.url} VERIFIER_DATA={summary.data}")
     say("  verifier reviews list")
     if summary.reviews:
-        say(f"  verifier reviews show {summary.reviews[0]}")
+        say(f"  verifier reviews claim {summary.reviews[0]}")
         say(f"  verifier reviews decide {summary.reviews[0]} accept")
