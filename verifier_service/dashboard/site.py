@@ -13,6 +13,7 @@ from verifier_service.bootstrap.accounts import Accounts
 from verifier_service.dashboard import (
     access,
     account,
+    cases,
     desk,
     desk_all,
     desk_item,
@@ -51,6 +52,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     desk_item.router,
     lab.router,
     runs.router,
+    cases.router,
     operations.router,
     drawings.router,
 )
