@@ -25,6 +25,8 @@ from verifier_service.dashboard import (
     runs,
     sign_in,
     single_sign_on,
+    trust,
+    webhooks,
 )
 from verifier_service.dashboard.cookies import HOME
 from verifier_service.dashboard.headers import SafeHeaders
@@ -53,7 +55,9 @@ ROUTERS: tuple[APIRouter, ...] = (
     lab.router,
     runs.router,
     cases.router,
+    trust.router,
     operations.router,
+    webhooks.router,
     drawings.router,
 )
 
