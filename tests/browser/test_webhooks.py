@@ -79,6 +79,7 @@ def test_what_was_given_up_is_sent_again(page: Page, telling: BrowserServer, tak
     assert sent == (run, chosen["seq"])
     expect(page.get_by_role("row", name=f"{run}, {chosen['seq']}")).to_contain_text("delivered")
     page.get_by_label("Run", exact=True).fill(run)
+    page.get_by_label("Up to record").fill(str(max(one["seq"] for one in given_up)))
     page.once("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Send again", exact=True).click()
     left = len(given_up) - 1
@@ -113,8 +114,10 @@ def test_admins_see_the_whole_address_and_what_is_not_there_is_refused(
     ):
         answer = page.request.post(f"{telling.url}{path}/again", form={"csrf": token, **form})
         assert answer.status == status, (form, answer.text()[:2_000])
-    answer = page.request.post(f"{telling.url}{path}/replay", form={"csrf": token, "run": other})
-    assert answer.status == 422
+    wrong: tuple[dict[str, str], ...] = ({"run": other}, {"run": run, "until": "0"}, {"after": "0"})
+    for form in wrong:
+        answer = page.request.post(f"{telling.url}{path}/replay", form={"csrf": token, **form})
+        assert answer.status == 422, form
     assert page.request.get(f"{telling.url}{path}?before={2**70}").status == 422
     assert page.request.get(f"{telling.url}{path}/deliveries?state=odd").status == 422
 

@@ -69,15 +69,15 @@ def told(whole: WholeCase, now: float) -> Told:
     spec = case.ladder.spec.candidate
     evidence = [one.evidence for one in case.rung_evidence()]
     candidate = shown(candidate_of(spec, body.answer, body.turns), spec, evidence)
-    judged = [found for one in case.demands if (found := case.evidence(one)) is not None][-MOST:]
+    judged = [found for one in case.demands if (found := case.evidence(one)) is not None]
     return Told(
         whole=whole,
         waiting=list(waiting_for(case, now, whole.queueing, whole.stuck))[:MOST],
         prompt=prompt_of(body.prompt),
         candidate=candidate,
         drawing=drawing_of(candidate.text) if candidate.kind == "molecule" else None,
-        evidence=judged,
-        measured=intervals(judged),
+        evidence=judged[-MOST:],
+        measured=intervals(judged[-MOST:]),
         asked=[_asked(one, whole) for one in case.demands[-MOST:]],
         decisions=whole.decisions[-MOST:],
         records=whole.history[-MOST:],
@@ -85,6 +85,7 @@ def told(whole: WholeCase, now: float) -> Told:
         turns=portion(0, body.turns),
         hidden={
             "demands": max(0, len(case.demands) - MOST),
+            "evidence": max(0, len(judged) - MOST),
             "decisions": max(0, len(whole.decisions) - MOST),
             "records": max(0, len(whole.history) - MOST),
         },

@@ -76,6 +76,7 @@ def replay(tx: Transaction, project: str, webhook: str, wanted: ReplayRequest) -
         webhook,
         run=wanted.run,
         after=wanted.after,
+        until=wanted.until,
         failed_only=wanted.failed_only,
         limit=REPLAYED_AT_ONCE,
     )
@@ -84,8 +85,10 @@ def replay(tx: Transaction, project: str, webhook: str, wanted: ReplayRequest) -
 def replay_one(tx: Transaction, project: str, webhook: str, run: str, seq: int) -> Replayed:
     """Make one record of a run due again. Raises ``NotFound``, and ``Conflict`` where that record is no
     more, or the endpoint has not come to it yet."""
-    again = tx.webhooks.replay(project, webhook, run=run, after=seq - 1, failed_only=False, limit=1)
-    if again.replayed != 1 or again.cursor != seq:
+    again = tx.webhooks.replay(
+        project, webhook, run=run, after=seq - 1, until=seq, failed_only=False, limit=1
+    )
+    if again.replayed != 1:
         raise Conflict("no_such_delivery", f"record {seq} of run {run!r} cannot be sent to this webhook")
     return again
 
