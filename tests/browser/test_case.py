@@ -28,12 +28,12 @@ TURNS: list[dict[str, Any]] = [
 ]
 
 
-def judged_by_people(client: httpx.Client) -> str:
-    """A new ladder of molecules that people judge, in a queue of its name."""
+def judged_by_people(client: httpx.Client, kind: str = "molecule", format: str = "smiles") -> str:
+    """A new ladder of candidates that people judge, in a queue of its name."""
     name = fresh("ladder")
     body = {
         "name": name,
-        "candidate": {"kind": "molecule", "format": "smiles"},
+        "candidate": {"kind": kind, "format": format},
         "outcome": {"use": "review"},
         "truth": "lab",
         "tiers": {"lab": [{"use": "review", "params": {"queue": name}}]},
@@ -148,6 +148,25 @@ def test_a_case_tells_of_its_failure_and_attempts(page: Page, site: BrowserServe
     expect(page.get_by_role("columnheader", name="Worker")).to_be_visible()
     page.keyboard.press("u")
     expect(page.get_by_role("heading", name=run)).to_be_visible()
+
+
+def test_candidates_are_drawn_as_on_the_desk(page: Page, site: BrowserServer) -> None:
+    run = fresh()
+    water = "3\nwater\nO 0 0 0.12\nH 0 0.76 -0.48\nH 0 -0.76 -0.48\n"
+    with site.client() as client:
+        shapes, molecules = judged_by_people(client, "geometry", "xyz"), judged_by_people(client)
+        submit(client, run, {"id": "water", "ladder": shapes, "answer": water}, until="fast")
+        submit(client, run, {"id": "ethanol", "ladder": molecules, "answer": "OCC"}, until="fast")
+    site.signed_in(page, "operator", case_path((run, "ethanol")))
+    drawing = page.get_by_role("img", name="Drawing of the molecule OCC")
+    expect(drawing).to_be_visible()
+    assert drawing.evaluate("image => image.naturalWidth") > 0
+    axe_in_both_themes(page)
+    page.goto(f"{site.url}{case_path((run, 'water'))}")
+    page.get_by_text("Atoms and coordinates").first.click()
+    expect(page.get_by_role("cell", name="0.7600", exact=True)).to_be_visible()
+    expect(page.get_by_text("H2O")).to_be_visible()
+    axe_in_both_themes(page)
 
 
 def test_ids_that_are_none_are_refused_in_words(page: Page, site: BrowserServer) -> None:

@@ -164,8 +164,9 @@ def test_decisions_and_costs_in_words() -> None:
         }
     )
     assert case_view.decision_words(full) == (
-        "believed outcome 0.5, 90 % within 0.25 to 0.75, resting on high fidelity (model 3); expected cost "
-        "2 credits; worth 0.125; a credit had to buy 0.5; chance of reaching the truth 0.02; drew 0.01, audited"
+        "believed outcome 0.5, 90 % within 0.25 to 0.75, resting on high fidelity (model 3); "
+        "expected cost 2 credits; worth 0.125; a credit had to buy 0.5; chance of reaching the truth 0.02; "
+        "drew 0.01, audited"
     )
     assert case_view.cost_words(Cost()) == "nothing measured"
     assert case_view.cost_words(Cost(cpu_s=1.5, human_s=60)) == "1.5 s CPU, 60 s of people"
