@@ -105,10 +105,11 @@ def desk(
         client.put(f"/v1/ladders/{ladder['name']}", json=ladder).raise_for_status()
         body = {"trajectories": items}
         client.post(f"/v1/runs/{run}/trajectories", json=body).raise_for_status()
-    return Desk(site, name, _waiting(site, name, len(answers)))
+    return Desk(site, name, waiting(site, name, len(answers)))
 
 
-def _waiting(site: BrowserServer, queue: str, count: int) -> dict[str, str]:
+def waiting(site: BrowserServer, queue: str, count: int) -> dict[str, str]:
+    """The items of a queue by their place, once there are so many."""
     end = time.monotonic() + patience(WAIT_S)
     with site.client() as client:
         while True:

@@ -94,11 +94,13 @@ def test_replay_in_pages_of_what_the_endpoint_takes(store: SqlStore) -> None:
     settle(store, pk, *sent[:2])
     settle(store, pk, sent[2], state=FAILED)
     append(store, "beyond", status=RewardStatus.FINAL)
-    assert replay(store, webhook, failed_only=True) == Replayed(replayed=1, cursor=5)
+    assert replay(store, webhook, failed_only=True, until=4) == Replayed(replayed=0, cursor=0)
+    assert replay(store, webhook, failed_only=True, until=5) == Replayed(replayed=1, cursor=5)
     assert events(parcels(store, pk, limit=1)) == [sent[2].event]
     assert replay(store, webhook, failed_only=True) == Replayed(replayed=0, cursor=0)
     assert replay(store, webhook, limit=2) == Replayed(replayed=2, cursor=2, complete=False)
     assert replay(store, webhook, after=2, limit=9) == Replayed(replayed=2, cursor=5)
+    assert replay(store, webhook, after=1, until=3) == Replayed(replayed=2, cursor=3)
     again_sent = parcels(store, pk)
     assert {*events(sent[:2])} < {*events(again_sent)}
     assert [row[1] for row in listed(store, webhook)].count(1) == 1

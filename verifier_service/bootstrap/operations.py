@@ -10,10 +10,12 @@ from verifier_service.bootstrap.units import Service
 from verifier_service.domain.errors import Conflict, NotFound
 from verifier_service.domain.operations import ActAnswer, ActResult, ActStatus
 from verifier_service.domain.ports.store import Transaction
-from verifier_service.services import troubles
+from verifier_service.domain.webhooks import Replayed, ReplayRequest
+from verifier_service.services import troubles, webhooks
 from verifier_service.services.troubles import Acted
 
 CHUNK = 100
+REPLAY_STEPS = 10
 
 Act = Callable[[Transaction, Sequence[str]], Acted]
 
@@ -31,6 +33,24 @@ def cancel_checks(service: Service, project: str, keys: Sequence[str], by: str) 
 def cancel_trajectories(service: Service, project: str, run: str, ids: Sequence[str]) -> ActAnswer:
     """Cancel trajectories of a run. Idempotent. Raises ``NotFound`` for the run."""
     return _all(service, ids, lambda tx, chunk: troubles.cancel_trajectories(tx, project, run, chunk))
+
+
+def replay(service: Service, project: str, webhook: str, wanted: ReplayRequest) -> Replayed:
+    """Send records of a run again, in several transactions; not ``complete`` where there are very many.
+    Raises ``NotFound``, and ``InvalidInput`` for a run that the endpoint is not told of."""
+    replayed = 0
+    for _ in range(REPLAY_STEPS):
+        step = partial(_replay_step, project, webhook, wanted)
+        done = service.unit(step)
+        replayed += done.replayed
+        if done.complete:
+            break
+        wanted = wanted.model_copy(update={"after": done.cursor})
+    return done.model_copy(update={"replayed": replayed})
+
+
+def _replay_step(project: str, webhook: str, wanted: ReplayRequest, tx: Transaction) -> Replayed:
+    return webhooks.replay(tx, project, webhook, wanted)
 
 
 def only(answer: ActAnswer) -> ActResult:

@@ -10,8 +10,12 @@ from verifier_service.bootstrap.units import Service
 from verifier_service.domain.insight import RunCalibration, RunEconomics
 from verifier_service.domain.listings import QueueList, RewardDistribution, RunSpending
 from verifier_service.domain.ports.store import Transaction
+from verifier_service.domain.reviewer_error import Agreement
 from verifier_service.domain.runs import RunReport
-from verifier_service.services import insight, overview
+from verifier_service.services import desk_quality, insight, overview
+
+JUDGED_ITEMS = 2_000  # of each queue, the latest
+MOST_QUEUES = 50
 
 T = TypeVar("T")
 
@@ -43,6 +47,20 @@ def calibration(service: Service, project: str, run: str) -> Snapshot[RunCalibra
         return insight.run_calibration(tx, service.beliefs, project, run)
 
     return _of(service, ("calibration", project, run), counted)
+
+
+def agreements(service: Service, project: str) -> Snapshot[tuple[Agreement, ...]]:
+    """How far the reviewers of each queue agree, by its latest items; queues without any are left out."""
+
+    def counted(tx: Transaction) -> tuple[Agreement, ...]:
+        names = {queue.spec.name for queue in tx.queues.of_project(project)}
+        names |= {load.queue for load in tx.desk_views.loads(project, "")}
+        found = (
+            desk_quality.agreement(tx, project, name, JUDGED_ITEMS) for name in sorted(names)[:MOST_QUEUES]
+        )
+        return tuple(one for one in found if one.items)
+
+    return _of(service, ("agreements", project), counted)
 
 
 def queues(service: Service, project: str) -> Snapshot[QueueList]:

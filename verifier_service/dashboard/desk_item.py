@@ -118,14 +118,14 @@ def more_turns(
     seen = opened(act, review)
     if trajectory >= len(seen.context.turns):
         raise NotFound("no_such_turn", "there is no such turn")
-    turns = seen.context.turns[trajectory]
+    turns, turns_at = seen.context.turns[trajectory], f"{item_path(review)}/turns"
     if only is None:
         found = portion(trajectory, turns, after)
-        return render(request, "_turns.html", viewer, portion=found, review=review)
+        return render(request, "_turns.html", viewer, portion=found, turns_at=turns_at)
     told = whole(turns, only)
     if told is None:
         raise NotFound("no_such_turn", "there is no such turn")
-    return render(request, "_turn.html", viewer, turn=told, review=review, trajectory=trajectory)
+    return render(request, "_turn.html", viewer, turn=told, turns_at=turns_at, trajectory=trajectory)
 
 
 def _undone(request: Request, act: Acting, review: str) -> Response:

@@ -9,17 +9,16 @@ from fastapi import Request, Response
 from verifier_service.dashboard import desk_form
 from verifier_service.dashboard.acting import Acting
 from verifier_service.dashboard.candidates import shown
+from verifier_service.dashboard.case_view import prompt_of
 from verifier_service.dashboard.drawings import drawing_of
 from verifier_service.dashboard.pages import render
 from verifier_service.dashboard.series_plots import Measured, intervals
 from verifier_service.dashboard.turns import portion
 from verifier_service.domain.errors import VerificationError
 from verifier_service.domain.ports.store import Transaction
-from verifier_service.domain.records import JsonObject
 from verifier_service.domain.reviews import Review, ReviewState, Vote
 from verifier_service.services import desk, desk_pages
 
-MAX_PROMPT = 20_000
 PENDING = (ReviewState.OPEN, ReviewState.CLAIMED)
 WORDS = {
     ReviewState.DECIDED: "The item is decided.",
@@ -95,7 +94,7 @@ def shown_page(
         filled=filled or desk_form.empty(seen.fields),
         candidate=candidate,
         drawing=drawing_of(candidate.text) if candidate.kind == "molecule" else None,
-        prompt=_prompt(item.prompt),
+        prompt=prompt_of(item.prompt),
         measured=_measured(item),
         portions=[portion(at, turns) for at, turns in enumerate(seen.context.turns)],
         pending=pending,
@@ -110,11 +109,3 @@ def shown_page(
 
 def _measured(item: Review) -> list[Measured]:
     return intervals(item.evidence)
-
-
-def _prompt(prompt: str | list[JsonObject]) -> str:
-    """The task as one text; of a conversation, who said what."""
-    if isinstance(prompt, str):
-        return prompt[:MAX_PROMPT]
-    lines = [f"{message.get('role', '')}: {message.get('content', '')}" for message in prompt]
-    return "\n\n".join(lines)[:MAX_PROMPT]

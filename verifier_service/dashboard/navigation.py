@@ -23,6 +23,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("Access", "/ui/access", Right.ADMINISTER, "a"),
     Entry("Desk", "/ui/desk", Right.REVIEW, "d"),
     Entry("Runs", "/ui/runs", Right.OBSERVE, "r"),
+    Entry("Trust", "/ui/trust", Right.OBSERVE, "t"),
     Entry("Operations", "/ui/operations", Right.OPERATE, "o"),
     Entry("Laboratory", "/ui/lab", Right.OPERATE, "b"),
 )

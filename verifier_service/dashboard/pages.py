@@ -49,6 +49,12 @@ def segment(value: str) -> str:
     return quote(value, safe="")
 
 
+def case_path(place: tuple[str, str]) -> str:
+    """The page of a trajectory, by the ids of its run and of itself."""
+    run, trajectory = place
+    return f"/ui/runs/{segment(run)}/trajectories/{segment(trajectory)}"
+
+
 def _environment() -> Environment:
     made = Environment(
         loader=FileSystemLoader(HERE / "templates"),
@@ -58,7 +64,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.globals.update(static=static, Right=Right, own_account=OWN_ACCOUNT)
-    made.filters.update(moment=moment, segment=segment, **FILTERS)
+    made.filters.update(moment=moment, segment=segment, case_path=case_path, **FILTERS)
     return made
 
 

@@ -165,13 +165,20 @@ def spots(
     return _svg(title, about, drawn)
 
 
-def whiskers(title: str, about: str, rows: Sequence[tuple[str, float, float, float]], label: str) -> Markup:
-    """One lying interval per row: name, value, low, high; and a line at 0."""
+def whiskers(
+    title: str,
+    about: str,
+    rows: Sequence[tuple[str, float, float, float]],
+    label: str,
+    *,
+    guide: float = 0.0,
+) -> Markup:
+    """One lying interval per row: name, value, low, high; and a line at ``guide``."""
     height = TOP + 30 * len(rows) + BOTTOM
     ends = [end for _, _, low, high in rows for end in (low, high)]
-    scale = Scale(min([0.0, *ends]), max([0.0, *ends]) or 1.0, 230.0, WIDTH - RIGHT)
+    scale = Scale(min([guide, *ends]), max([guide, *ends]) or 1.0, 230.0, WIDTH - RIGHT)
     bottom = height - BOTTOM
-    drawn = [_line(scale.at(0.0), TOP, scale.at(0.0), bottom, "plot-guide")]
+    drawn = [_line(scale.at(guide), TOP, scale.at(guide), bottom, "plot-guide")]
     for tick in scale.ticks():
         drawn.append(_text(scale.at(tick), height - 16, number(tick), "middle"))
     drawn.append(_text(WIDTH - RIGHT, height - 2, label, "end"))

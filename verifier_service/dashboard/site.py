@@ -13,6 +13,7 @@ from verifier_service.bootstrap.accounts import Accounts
 from verifier_service.dashboard import (
     access,
     account,
+    cases,
     desk,
     desk_all,
     desk_item,
@@ -24,6 +25,8 @@ from verifier_service.dashboard import (
     runs,
     sign_in,
     single_sign_on,
+    trust,
+    webhooks,
 )
 from verifier_service.dashboard.cookies import HOME
 from verifier_service.dashboard.headers import SafeHeaders
@@ -51,7 +54,10 @@ ROUTERS: tuple[APIRouter, ...] = (
     desk_item.router,
     lab.router,
     runs.router,
+    cases.router,
+    trust.router,
     operations.router,
+    webhooks.router,
     drawings.router,
 )
 

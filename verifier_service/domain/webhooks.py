@@ -43,10 +43,12 @@ class WebhookChange(Request):
 
 
 class ReplayRequest(Request):
-    """Send the records of a run after a position again, or only those that were given up."""
+    """Send the records of a run after a position, up to ``until``, again, or only those that were given
+    up."""
 
     run: Identifier
     after: Annotated[int, Field(ge=0, le=MAX_CURSOR)] = 0
+    until: Annotated[int, Field(ge=1, le=MAX_CURSOR)] | None = None
     failed_only: bool = False
 
 

@@ -13,6 +13,7 @@ from verifier_service.domain.errors import Conflict, NotFound
 from verifier_service.domain.states import RewardStatus
 from verifier_service.domain.webhook_rules import OPERATOR, event_id
 from verifier_service.domain.webhooks import (
+    MAX_CURSOR,
     Delivery,
     DeliveryState,
     NewWebhook,
@@ -139,13 +140,22 @@ class SqlWebhooks:
         return [_delivery(webhook, row) for row in rows], rows[-1].pk if len(rows) == limit else None
 
     def replay(
-        self, project: str, webhook: str, *, run: str, after: int, failed_only: bool, limit: int
+        self,
+        project: str,
+        webhook: str,
+        *,
+        run: str,
+        after: int,
+        until: int | None = None,
+        failed_only: bool,
+        limit: int,
     ) -> Replayed:
         row = self._row(project, webhook, lock=True)
         key = self._db.first(select(_runs.c.pk).where(_runs.c.project == project, _runs.c.id == run))
         if key is None:
             raise no_run(run)
-        seqs = self._again(row, key.pk, after, failed_only, limit)
+        last = MAX_CURSOR if until is None else until
+        seqs = self._again(row, key.pk, after, last, failed_only, limit)
         stale = update(deliveries).where(
             deliveries.c.webhook == row.pk,
             deliveries.c.run == key.pk,
@@ -157,13 +167,16 @@ class SqlWebhooks:
             insert_deliveries(self._db, row.pk, key.pk, seqs)
         return Replayed(replayed=len(seqs), cursor=seqs[-1] if seqs else after, complete=len(seqs) < limit)
 
-    def _again(self, row: Row[Any], run: int, after: int, failed_only: bool, limit: int) -> list[int]:
+    def _again(
+        self, row: Row[Any], run: int, after: int, until: int, failed_only: bool, limit: int
+    ) -> list[int]:
         """What lies beyond the endpoint's position comes by itself."""
         if failed_only:
             found = select(deliveries.c.seq).where(
                 deliveries.c.webhook == row.pk,
                 deliveries.c.run == run,
                 deliveries.c.seq > after,
+                deliveries.c.seq <= until,
                 deliveries.c.state == DeliveryState.FAILED.value,
             )
             rows = self._db.all(found.order_by(deliveries.c.seq).limit(limit))
@@ -174,6 +187,7 @@ class SqlWebhooks:
         taken = select(_rewards.c.seq).where(
             _rewards.c.run == run,
             _rewards.c.seq > after,
+            _rewards.c.seq <= until,
             _rewards.c.seq <= func.coalesce(reached.scalar_subquery(), 0),
         )
         if row.run is not None:

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from verifier_service.domain.errors import InvalidInput
+from verifier_service.domain.errors import Conflict, InvalidInput
 from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.ports.webhooks import Courier
 from verifier_service.domain.webhook_rules import OPERATOR, Patience, headers, judge, new_secret
@@ -76,9 +76,21 @@ def replay(tx: Transaction, project: str, webhook: str, wanted: ReplayRequest) -
         webhook,
         run=wanted.run,
         after=wanted.after,
+        until=wanted.until,
         failed_only=wanted.failed_only,
         limit=REPLAYED_AT_ONCE,
     )
+
+
+def replay_one(tx: Transaction, project: str, webhook: str, run: str, seq: int) -> Replayed:
+    """Make one record of a run due again. Raises ``NotFound``, and ``Conflict`` where that record is no
+    more, or the endpoint has not come to it yet."""
+    again = tx.webhooks.replay(
+        project, webhook, run=run, after=seq - 1, until=seq, failed_only=False, limit=1
+    )
+    if again.replayed != 1:
+        raise Conflict("no_such_delivery", f"record {seq} of run {run!r} cannot be sent to this webhook")
+    return again
 
 
 def exchange(

@@ -1,12 +1,13 @@
 // Panels renew themselves: data-live="5" on an element with hx-trigger="load, live" asks every 5 seconds,
-// not while the tab is hidden or the panel has the focus, and keeps what is folded open.
+// not while the tab is hidden, the panel has the focus or something in it is ticked, and keeps what is
+// folded open.
 (() => {
   "use strict";
   const LEAST_S = 2;
   const open = new WeakMap();
 
   function renew(panel) {
-    if (document.hidden || panel.contains(document.activeElement)) return;
+    if (document.hidden || panel.contains(document.activeElement) || panel.querySelector("input:checked")) return;
     htmx.trigger(panel, "live");
   }
 

@@ -76,11 +76,19 @@ class Webhooks(Protocol):
         ...
 
     def replay(
-        self, project: str, webhook: str, *, run: str, after: int, failed_only: bool, limit: int
+        self,
+        project: str,
+        webhook: str,
+        *,
+        run: str,
+        after: int,
+        until: int | None = None,
+        failed_only: bool,
+        limit: int,
     ) -> Replayed:
-        """Make records due again, from the first attempt on: those of a run with seq > ``after`` that the
-        endpoint takes and has come to, or only those that were given up; at most ``limit`` of them. Raises
-        ``NotFound``."""
+        """Make records due again, from the first attempt on: those of a run with seq > ``after``, and at
+        most ``until``, that the endpoint takes and has come to, or only those that were given up; at most
+        ``limit`` of them. Raises ``NotFound``."""
         ...
 
 
