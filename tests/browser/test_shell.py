@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser.people import BrowserServer, axe_in_both_themes
 
@@ -34,6 +34,20 @@ def test_keys_are_listed_and_work(page: Page, site: BrowserServer) -> None:
     expect(dialog).to_be_hidden()
     page.keyboard.press("g")
     page.keyboard.press("p")
+    expect(page).to_have_url(f"{site.url}/ui/account")
+
+
+def test_keys_pressed_while_scripts_are_on_their_way_are_not_lost(page: Page, site: BrowserServer) -> None:
+    site.signed_in(page, "admin")
+    held: list[Route] = []
+    page.route("**/ui.js*", lambda route: held.append(route))
+    page.goto(f"{site.url}/ui/runs", wait_until="commit")
+    expect(page.locator("footer")).to_be_visible()
+    page.keyboard.press("g")
+    page.keyboard.press("p")
+    assert len(held) == 1
+    expect(page).to_have_url(f"{site.url}/ui/runs")
+    held[0].continue_()
     expect(page).to_have_url(f"{site.url}/ui/account")
 
 
