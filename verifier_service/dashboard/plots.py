@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-WIDTH, HEIGHT = 640, 240
-LEFT, RIGHT, TOP, BOTTOM = 56, 16, 12, 34
+WIDTH, HEIGHT = 640, 260
+LEFT, RIGHT, TOP, BOTTOM = 56, 16, 22, 40
 TICKS = 5
 _IDS = itertools.count(1)
 
@@ -60,16 +60,21 @@ class Scale(NamedTuple):
         share = (value - self.low) / extent if extent > 0 else 0.5
         return self.begin + min(1.0, max(0.0, share)) * (self.end - self.begin)
 
-    def ticks(self) -> list[float]:
-        """Round figures in the range."""
+    def ticks(self, least: float = 0.0) -> list[float]:
+        """Round figures in the range, ``least`` or more apart."""
         extent = self.high - self.low
         if not extent > 0:
             return [self.low]
-        raw = extent / TICKS
+        raw = max(extent / TICKS, least)
         power = 10.0 ** math.floor(math.log10(raw))
         step = next(power * round_ for round_ in (1, 2, 5, 10) if power * round_ >= raw)
         first = math.ceil(self.low / step - 1e-9)
         return [step * at for at in range(first, math.floor(self.high / step + 1e-9) + 1)]
+
+
+def counted(count: int, one: str, many: str) -> str:
+    """A count with its noun."""
+    return f"{count:,} {one if count == 1 else many}"
 
 
 def number(value: float) -> str:
@@ -99,7 +104,7 @@ def histogram(
     """Stacked bars over parts of a range."""
     tallest = max((sum(part.value for part in parts) for _, _, parts in bins), default=0.0)
     across, up = _axes(bins[0][0] if bins else 0.0, bins[-1][1] if bins else 1.0, 0.0, tallest or 1.0)
-    drawn = [_grid(across, up, x_label, "trajectories")]
+    drawn = [_grid(across, up, x_label, "trajectories", least=1.0)]
     for low, high, parts in bins:
         base = 0.0
         for part in parts:
@@ -180,11 +185,11 @@ def whiskers(
     bottom = height - BOTTOM
     drawn = [_line(scale.at(guide), TOP, scale.at(guide), bottom, "plot-guide")]
     for tick in scale.ticks():
-        drawn.append(_text(scale.at(tick), height - 16, number(tick), "middle"))
-    drawn.append(_text(WIDTH - RIGHT, height - 2, label, "end"))
+        drawn.append(_text(scale.at(tick), height - 22, number(tick), "middle"))
+    drawn.append(_text(WIDTH - RIGHT, height - 5, label, "end"))
     for place, (name, value, low, high) in enumerate(rows):
         middle = TOP + 30 * place + 15
-        drawn.append(_text(0, middle + 4, name[:34], "start"))
+        drawn.append(_text(0, middle + 4, name[:32], "start"))
         drawn.append(_line(scale.at(low), middle, scale.at(high), middle, "plot-bar kind-final"))
         drawn.append(
             Markup('<circle class="plot-spot kind-final" cx="{:.1f}" cy="{}" r="5"/>').format(
@@ -201,15 +206,16 @@ def _axes(left: float, right: float, low: float, high: float) -> tuple[Scale, Sc
     )
 
 
-def _grid(across: Scale, up: Scale, x_label: str, y_label: str) -> Markup:
+def _grid(across: Scale, up: Scale, x_label: str, y_label: str, least: float = 0.0) -> Markup:
+    """``least``: between lines of the y axis; 1 for what is counted."""
     drawn: list[Markup] = []
-    for tick in up.ticks():
+    for tick in up.ticks(least):
         drawn.append(_line(LEFT, up.at(tick), WIDTH - RIGHT, up.at(tick), "plot-grid"))
-        drawn.append(_text(LEFT - 6, up.at(tick) + 4, number(tick), "end"))
+        drawn.append(_text(LEFT - 6, up.at(tick) + 5, number(tick), "end"))
     for tick in across.ticks():
-        drawn.append(_text(across.at(tick), HEIGHT - BOTTOM + 16, number(tick), "middle"))
-    drawn.append(_text(WIDTH - RIGHT, HEIGHT - 2, x_label, "end"))
-    drawn.append(_text(0, 10, y_label, "start"))
+        drawn.append(_text(across.at(tick), HEIGHT - BOTTOM + 17, number(tick), "middle"))
+    drawn.append(_text(WIDTH - RIGHT, HEIGHT - 5, x_label, "end"))
+    drawn.append(_text(0, 12, y_label, "start"))
     return Markup("").join(drawn)
 
 

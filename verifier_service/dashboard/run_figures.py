@@ -8,7 +8,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from verifier_service.dashboard import plots
-from verifier_service.dashboard.plots import Segment, Series, number
+from verifier_service.dashboard.plots import Segment, Series, counted, number
 from verifier_service.domain.insight import PricePoint, RunEconomics
 from verifier_service.domain.listings import RewardDistribution, RunSpending
 from verifier_service.domain.runs import RunReport, TierCount
@@ -32,7 +32,8 @@ def flow(report: RunReport) -> Figure:
     rows = [(tier.tier.value.replace("_", " "), _states(tier)) for tier in report.tiers]
     total = sum(part.value for _, parts in rows for part in parts)
     statuses = ", ".join(f"{count:,} {name}" for name, count in sorted(report.statuses.items()))
-    about = f"{report.trajectories:,} trajectories: {statuses or 'none yet'}."
+    about = f"{counted(report.trajectories, 'trajectory', 'trajectories')}: {statuses or 'none yet'}."
+    seen = {part.kind for _, parts in rows for part in parts if part.value}
     return Figure(
         about=about,
         plot=plots.bars("Checks by tier and state", about, rows) if total else None,
@@ -45,7 +46,9 @@ def flow(report: RunReport) -> Figure:
             )
             for tier in report.tiers
         ),
-        legend=tuple((WORDS.get(state, state), f"kind-{state}") for state in STATES),
+        legend=tuple(
+            (WORDS.get(state, state), f"kind-{state}") for state in STATES if f"kind-{state}" in seen
+        ),
     )
 
 
@@ -58,7 +61,7 @@ def rewards(found: RewardDistribution) -> Figure:
     names = sorted({name for one in found.bins for name in one.counts})
     scored = sum(count for one in found.bins for count in one.counts.values())
     without = sum(found.statuses.values()) - scored
-    about = f"{scored:,} trajectories have a reward, {without:,} have none."
+    about = f"With a reward: {counted(scored, 'trajectory', 'trajectories')}; without: {without:,}."
     bins = [
         (one.low, one.high, [Segment(name, f"kind-{name}", one.counts.get(name, 0)) for name in names])
         for one in found.bins
