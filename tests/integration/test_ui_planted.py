@@ -121,18 +121,19 @@ def test_names_of_files_are_names(site: BrowserServer, admin: Surfer) -> None:
 
 
 def test_a_bomb_is_refused_and_others_are_served(site: BrowserServer, admin: Surfer) -> None:
+    assert upload(admin, "empty.xlsx", bomb({})).status_code == 422  # what reads workbooks is loaded
     process = psutil.Process(site.server.process.pid)
     resident = process.memory_info().rss
     for inside, words in (
         ({"xl/bomb.bin": b"\0" * 20_000_000}, "times its packed size"),
-        ({"xl/bomb.bin": b"\0" * 100 * MIB}, "bytes unpacked"),
+        ({"xl/bomb.bin": b"\0" * 200 * MIB}, "bytes unpacked"),
         ({f"xl/{at}.bin": b"\0" * 13_000_000 for at in range(3)}, "bytes unpacked"),
         ({f"xl/{at}": b"" for at in range(1_001)}, "entries"),
     ):
         answer = upload(admin, "bomb.xlsx", bomb(inside))
         assert answer.status_code == 422, answer.text
         assert words in answer.text
-    assert process.memory_info().rss - resident < 64 * MIB
+    assert process.memory_info().rss - resident < 100 * MIB
     assert admin.get("/ui/lab").status_code == 200
 
 

@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute, Mount, Route
 
 from verifier_service.dashboard.headers import SafeHeaders
+from verifier_service.dashboard.sizes import Bounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def _walked(
 
 def _mounted(route: Mount, prefix: str, before: tuple[Callable[..., Any], ...]) -> Iterator[Served]:
     inner = route.app
-    while isinstance(inner, SafeHeaders):
+    while isinstance(inner, SafeHeaders | Bounded):
         inner = inner._app
     if isinstance(inner, FastAPI):
         yield from _walked(inner.routes, prefix + route.path, before)
