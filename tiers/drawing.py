@@ -15,9 +15,10 @@ from pathlib import Path
 from queue import Empty, Full, LifoQueue
 
 from tiers.molecule import MAX_CHARS, rdkit_missing
-from verifier_service.domain.ports.drawing import Drawing
+from verifier_service.domain.ports.drawing import Drawing, MoleculeFacts
 
 ROOT = Path(__file__).resolve().parents[1]
+CHILD = "tiers.drawing_child"
 DEADLINE_S = 4.0
 START_S = 30.0  # the first answer of a child: RDKit is imported then
 WAIT_S = 8.0  # for a child that is busy with another drawing
@@ -34,7 +35,7 @@ class _Child:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tiers.drawing_child"],
+            [sys.executable, "-m", CHILD],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -148,5 +149,5 @@ def _read(answer: bytes | None) -> Drawing:
         return Drawing(None, "too_slow", TOO_SLOW)
     said = json.loads(answer)
     if "svg" in said:
-        return Drawing(said["svg"])
+        return Drawing(said["svg"], facts=MoleculeFacts(*said["facts"]))
     return Drawing(None, said["code"], said["message"])

@@ -1,7 +1,7 @@
 """Draws one SMILES after the other: a process that its parent may kill at any time.
 
 Requests are lines of JSON on standard input, a text each; answers lines of JSON on standard output, either
-``{"svg"}`` or ``{"code", "message"}``. It ends when its input does, and by itself when one drawing takes
+``{"svg", "facts"}`` or ``{"code", "message"}``. It ends when its input does, and by itself when one drawing takes
 longer than its alarm, also while it is deep in a library.
 """
 
@@ -33,11 +33,12 @@ def main() -> None:
         out.flush()
 
 
-def _answer(text: str) -> dict[str, str]:
+def _answer(text: str) -> dict[str, Any]:
     from tiers.molecule import Refusal
 
     try:
-        return {"svg": _draw(text)}
+        svg, facts = _draw(text)
+        return {"svg": svg, "facts": facts}
     except Refusal as refusal:
         return {"code": "not_a_structure", "message": refusal.message}
     except MemoryError:
@@ -46,9 +47,11 @@ def _answer(text: str) -> dict[str, str]:
         return {"code": "failed", "message": f"it could not be drawn ({type(error).__name__})"}
 
 
-def _draw(text: str) -> str:
-    """The SVG: transparent, with sizes of its own and no names of classes. Raises ``Refusal``."""
-    from rdkit.Chem import rdDepictor
+def _draw(text: str) -> tuple[str, tuple[str, int, float]]:
+    """The SVG, transparent, with sizes of its own and no names of classes; formula, heavy atoms, molar mass.
+    Raises ``Refusal``."""
+    from rdkit.Chem import rdDepictor, rdMolDescriptors
+    from rdkit.Chem.Descriptors import MolWt
     from rdkit.Chem.Draw import rdMolDraw2D
 
     from tiers.molecule import read_smiles
@@ -64,7 +67,9 @@ def _draw(text: str) -> str:
     drawn.DrawMolecule(prepared)
     drawn.FinishDrawing()
     svg: str = drawn.GetDrawingText()
-    return svg[svg.index("<svg") :] if "<svg" in svg else svg
+    formula = rdMolDescriptors.CalcMolFormula(molecule, separateIsotopes=True, abbreviateHIsotopes=False)
+    facts = (formula, molecule.GetNumHeavyAtoms(), MolWt(molecule))
+    return svg[svg.index("<svg") :] if "<svg" in svg else svg, facts
 
 
 if __name__ == "__main__":

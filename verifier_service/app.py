@@ -81,7 +81,7 @@ def create_app(
     for router in ROUTERS:
         app.include_router(router)
     problems.install(app)
-    site.install(app, service)
+    site.install(app, service, context.accounts)
     app.add_middleware(BodyLimit, limit=service.settings.max_body_bytes)
     app.add_middleware(EncodedSlashes)
     app.openapi = lambda: bodies.describe(app)  # type: ignore[method-assign]

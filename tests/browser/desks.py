@@ -28,11 +28,12 @@ _KINDS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Desk:
-    """A queue of its own with the items that were put on it, by trajectory."""
+    """A queue of its own with the items put on it, by place; trajectories are ``t0``, ``t1``, …"""
 
     site: BrowserServer
     queue: str
     items: dict[str, str]
+    run: str = ""
 
     @property
     def first(self) -> str:
@@ -105,7 +106,7 @@ def desk(
         client.put(f"/v1/ladders/{ladder['name']}", json=ladder).raise_for_status()
         body = {"trajectories": items}
         client.post(f"/v1/runs/{run}/trajectories", json=body).raise_for_status()
-    return Desk(site, name, waiting(site, name, len(answers)))
+    return Desk(site, name, waiting(site, name, len(answers)), run)
 
 
 def waiting(site: BrowserServer, queue: str, count: int) -> dict[str, str]:

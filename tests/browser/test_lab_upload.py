@@ -134,7 +134,6 @@ def test_what_cannot_be_read_is_told_and_nothing_runs(page: Page, site: BrowserS
             {"name": name, "mimeType": "", "buffer": b"<script>alert(1)</script>\n"},
             "No column names the check",
         ),
-        ({"name": "big.csv", "mimeType": "", "buffer": b"x" * (8 * 2**20 + 1)}, "more than 8388608 bytes"),
     ):
         check(page, file)
         expect(page.get_by_role("alert").filter(has_text=words)).to_be_visible()
@@ -145,6 +144,23 @@ def test_what_cannot_be_read_is_told_and_nothing_runs(page: Page, site: BrowserS
     expect(page.get_by_text("<script>alert(2)</script>")).to_be_visible()
     assert page.locator("#result script, #result img").count() == 0
     axe_in_both_themes(page)
+
+
+def test_too_large_a_file_is_told_before_it_is_sent(page: Page, site: BrowserServer) -> None:
+    reviewer(site, page, "/ui/lab", "operator")
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url))
+    large: FilePayload = {"name": "big.csv", "mimeType": "", "buffer": b"x" * (8 * 2**20 + 1)}
+    page.get_by_label("File", exact=True).set_input_files(large)
+    told = page.locator("#messages .message.bad")
+    expect(told).to_have_text("The file has more than 8388608 bytes, the limit. Send less.")
+    page.get_by_role("button", name="Check the file").click()
+    assert [url for url in sent if url.endswith("/ui/lab/results")] == []
+    page.get_by_label("File", exact=True).evaluate("field => { field.setCustomValidity('') }")
+    page.get_by_role("button", name="Check the file").click()
+    expect(told).to_contain_text("Nothing was stored.")
+    check(page, csv())
+    expect(page.get_by_text("Nothing was read").or_(page.get_by_text("Dry run"))).to_be_visible()
 
 
 def test_the_worklist_comes_back_filled_in(page: Page, site: BrowserServer) -> None:

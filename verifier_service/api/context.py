@@ -49,12 +49,13 @@ class Context:
     @classmethod
     def of(cls, service: Service, alive: Callable[[], bool], *, foresight: bool) -> Context:
         """The parts around one service."""
+        keys = KeyCache(service.store)
         return cls(
             service=service,
-            accounts=Accounts(service),
+            accounts=Accounts(service, revoked=keys.forget),
             hub=Hub(service),
             gatherer=Gatherer(service, foresight=foresight),
-            keys=KeyCache(service.store),
+            keys=keys,
             revoked=Watch(partial(_revoked, service.store), KEYS_EVERY_S),
             purged=Watch(partial(_purged, service.store), PURGED_EVERY_S),
             pages=Pages(service.store),

@@ -17,7 +17,8 @@ MAX_ENTRIES = 4_096
 
 
 class KeyCache:
-    """Remembers live keys for ``TTL_S``, so that a revocation by another process holds soon.
+    """Remembers live keys for ``TTL_S``, so that a revocation by another process holds soon; one by this
+    process holds at once (``forget``), for looks that are under way as well.
 
     Concurrent callers with one token share one look into the database. Tokens are not kept, only their
     hashes; unknown and revoked ones are never remembered. Use it from one event loop at a time.
@@ -27,6 +28,7 @@ class KeyCache:
         self._store = store
         self._known: dict[bytes, tuple[Key, float]] = {}
         self._asking: dict[bytes, asyncio.Task[Key]] = {}
+        self._era = object()  # another one after each revocation
 
     async def authenticate(self, token: str) -> Key:
         """The live key behind a token. Raises ``Unauthenticated``."""
@@ -43,13 +45,17 @@ class KeyCache:
 
     def forget(self, key_id: str) -> None:
         """Drop a key that was just revoked. May be called from any thread."""
+        self._era = object()
+        self._asking.clear()  # who comes from now on asks anew
         for digest, (key, _) in list(self._known.items()):
             if key.id == key_id:
                 self._known.pop(digest, None)
 
     async def _ask(self, digest: bytes, token: str) -> Key:
-        asked = time.monotonic()
+        asked, era = time.monotonic(), self._era
         key = await in_thread(self._find, token)
+        if era is not self._era:  # it may be the one that was revoked meanwhile
+            return key
         if len(self._known) >= MAX_ENTRIES:
             self._known.clear()
         self._known[digest] = (key, asked + TTL_S)

@@ -39,7 +39,5 @@ def list_keys(caller: Admin, context: InContext) -> KeyList:
 
 @router.delete("/{key}", responses=documented(404))
 def revoke_key(key: KeyId, caller: Admin, context: InContext) -> Key:
-    """Revoke a key (idempotent). Other processes refuse it within seconds. Scope: `admin`."""
-    found = context.accounts.revoke_key(caller.project, key, f"key {caller.id}")
-    context.keys.forget(key)
-    return found
+    """Revoke a key (idempotent). Other processes refuse it within 3 s. Scope: `admin`."""
+    return context.accounts.revoke_key(caller.project, key, f"key {caller.id}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -57,10 +57,16 @@ def setup_url(url: str, token: str) -> str:
 
 
 class Accounts:
-    """People of one service."""
+    """People of one service. ``revoked`` is told of each key that is revoked here, after the commit."""
 
-    def __init__(self, service: Service, passwords: Passwords | None = None) -> None:
+    def __init__(
+        self,
+        service: Service,
+        passwords: Passwords | None = None,
+        revoked: Callable[[str], None] | None = None,
+    ) -> None:
         self._service = service
+        self._revoked = revoked
         self._passwords = passwords or Argon2Passwords()
         self._ttl_s = service.settings.session_max_s
         self._idle_s = service.settings.session_idle_s
@@ -183,7 +189,8 @@ class Accounts:
 
         def made(tx: Transaction) -> NewKey:
             new = tenants.create_key(tx, project, name, scopes, owner)
-            detail = f"{name}: {', '.join(sorted(scopes))}"
+            whose = "" if owner is None else f", of {owner}"
+            detail = f"{name}: {', '.join(sorted(scopes))}{whose}"
             tx.users.note(project, by, AccountAction.KEY_CREATED, new.key.id, detail)
             return new
 
@@ -197,7 +204,10 @@ class Accounts:
             tx.users.note(project, by, AccountAction.KEY_REVOKED, key.id, key.name)
             return key
 
-        return self._service.unit(revoked)
+        found = self._service.unit(revoked)
+        if self._revoked is not None:
+            self._revoked(found.id)
+        return found
 
     def make_setup_link(self) -> str | None:
         """A token for the first admin of the server's project; None where there is one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from urllib.parse import quote
 
 from verifier_service.domain.records import JsonValue
 from verifier_service.services.desk_pages import undo_left
@@ -33,4 +34,9 @@ def pretty(value: JsonValue) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True)[:MAX_PRETTY]
 
 
-FILTERS = {"age": age, "brief": brief, "pretty": pretty, "undo_left": undo_left}
+def facts_at(smiles: str) -> str:
+    """Where the facts of a molecule are."""
+    return f"/ui/drawings/molecule?smiles={quote(smiles, safe='')}"
+
+
+FILTERS = {"facts_at": facts_at, "age": age, "brief": brief, "pretty": pretty, "undo_left": undo_left}

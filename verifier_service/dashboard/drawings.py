@@ -7,9 +7,11 @@ from textwrap import wrap
 from typing import Annotated
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 
+from verifier_service.dashboard.pages import render
 from verifier_service.dashboard.sessions import InService, Visiting
+from verifier_service.domain.accounts import Viewer
 from verifier_service.domain.ports.drawing import Drawing
 
 router = APIRouter()
@@ -34,6 +36,18 @@ def molecule(
     if drawn.code is not None:
         headers["X-Drawing"] = drawn.code
     return Response(drawn.svg or in_words(drawn), media_type="image/svg+xml", headers=headers)
+
+
+@router.get("/drawings/molecule")
+def facts(
+    request: Request,
+    service: InService,
+    visit: Visiting,
+    smiles: Annotated[str, Query(max_length=MAX_TEXT)],
+) -> Response:
+    """Formula, heavy atoms and molar mass of a SMILES, or why there is no picture: a part of a page, which
+    comes after it, since the process that draws may be busy."""
+    return render(request, "_molecule.html", Viewer.of(visit.user), drawn=service.drawer.draw(smiles))
 
 
 def drawing_of(smiles: str) -> str:

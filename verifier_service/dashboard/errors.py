@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from verifier_service.dashboard.cookies import HOME, safe_next
 from verifier_service.dashboard.pages import render
 from verifier_service.dashboard.sessions import FormRefused, SignInNeeded, office_of, visit_of
+from verifier_service.dashboard.sizes import TooMuch
 from verifier_service.domain.accounts import Viewer
 from verifier_service.domain.errors import (
     Conflict,
@@ -103,12 +104,19 @@ async def _bad_request(request: Request, error: Exception) -> Response:
 
 
 async def _of_framework(request: Request, error: Exception) -> Response:
-    status = cast(HTTPException, error).status_code
-    texts = {404: ("there is no such page", NEXT_STEPS[NotFound]), 413: ("this is too large", "Send less.")}
-    message, step = texts.get(status, (HTTPStatus(status).phrase.lower(), "Go back and try again."))
+    raised = cast(HTTPException, error)
+    status = raised.status_code
+    if isinstance(error, TooMuch):
+        message, step = error.detail, "Nothing was stored. Send less."
+    elif status == HTTPStatus.NOT_FOUND:
+        message, step = "there is no such page", NEXT_STEPS[NotFound]
+    else:
+        message, step = HTTPStatus(status).phrase.lower(), "Go back and try again."
     if request.method == "GET" and not hasattr(request.state, "visit"):
         await run_in_threadpool(visit_of, request, office_of(request))
-    return _page(request, status, message, step)
+    response = _page(request, status, message, step)
+    response.headers.update(raised.headers or {})
+    return response
 
 
 async def _unexpected(request: Request, _error: Exception) -> Response:

@@ -23,6 +23,7 @@ from verifier_service.dashboard.errors import status_of
 from verifier_service.dashboard.lab_words import what_to_do
 from verifier_service.dashboard.pages import render
 from verifier_service.dashboard.sessions import Operating
+from verifier_service.dashboard.sizes import too_large_file
 from verifier_service.domain.errors import (
     Conflict,
     InvalidInput,
@@ -110,15 +111,13 @@ def _imported(act: Acting, chosen: Upload) -> LabImport:
 
 
 def _chosen(form: FormData, login: str) -> Upload:
-    """Raises ``InvalidInput`` for what was not filled in."""
+    """Raises ``InvalidInput`` for what was not filled in, ``TooMuch`` for too large a file."""
     sent = form.get(FILE_FIELD)
     if not isinstance(sent, UploadFile) or not sent.filename:
         raise InvalidInput("no_file", "choose a file", field=FILE_FIELD)
     raw = sent.file.read(MAX_FILE_BYTES + 1)
     if len(raw) > MAX_FILE_BYTES:
-        raise InvalidInput(
-            "file_too_large", f"the file has more than {MAX_FILE_BYTES} bytes", field=FILE_FIELD
-        )
+        raise too_large_file()
     confirmed = text_of(form, "confirm")
     content = {"name": _name(sent.filename), "content": base64.b64encode(raw).decode("ascii")}
     values: dict[str, Any] = {
@@ -196,7 +195,7 @@ def _page(
         history=history,
         queues=[load.queue for load in loads],
         login=act.login,
-        limit_mib=MAX_FILE_BYTES // 2**20,
+        limit=MAX_FILE_BYTES,
         **_rows(done),
         digest=digest,
         all_or_nothing=whole,

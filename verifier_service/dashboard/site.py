@@ -33,6 +33,7 @@ from verifier_service.dashboard.headers import SafeHeaders
 from verifier_service.dashboard.navigation import first_page
 from verifier_service.dashboard.pages import STATIC
 from verifier_service.dashboard.sessions import Office, Visiting, guard
+from verifier_service.dashboard.sizes import Bounded
 from verifier_service.domain.accounts import Viewer
 from verifier_service.oidc import OidcProvider
 
@@ -79,8 +80,10 @@ class KeptFiles(StaticFiles):
         return response
 
 
-def install(app: FastAPI, service: Service) -> None:
+def install(app: FastAPI, service: Service, accounts: Accounts) -> None:
     """Serve the dashboard from ``app`` below ``/ui``, and send browsers that ask for ``/`` there.
+
+    ``accounts`` are those of the API: what is revoked on a page is forgotten there at once.
 
     Raises ``InvalidInput`` for a sign-on provider that cannot be used as it is set.
     """
@@ -89,7 +92,7 @@ def install(app: FastAPI, service: Service) -> None:
         redirect_slashes=False,
         telemetry={"metrics": False, "logs": False, "operation_spans": False, "tracing": False},
     )
-    site.state.office = Office(service, Accounts(service), OidcProvider.of(service.settings))
+    site.state.office = Office(service, accounts, OidcProvider.of(service.settings))
     errors.install(site)
     for router in ROUTERS:
         site.include_router(router, dependencies=[Depends(guard)])
@@ -97,7 +100,7 @@ def install(app: FastAPI, service: Service) -> None:
     app.add_route("/", _to_pages, methods=ANY_METHOD, include_in_schema=False)
     app.add_route(ROOT, _to_pages, methods=["GET", "HEAD"], include_in_schema=False)
     # Around the whole of it, so that a page about an error of ours has the headers, too.
-    app.mount(ROOT, SafeHeaders(site))
+    app.mount(ROOT, SafeHeaders(Bounded(site)))
 
 
 async def _to_pages(request: Request) -> Response:

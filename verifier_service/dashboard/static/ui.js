@@ -4,6 +4,7 @@
 //   data-confirm="Really?"       on a form: asks before it is sent
 //   data-guard                   on a form: warns before a page with unsent changes is left
 //   data-copy="#id"              copies the text of an element
+//   data-max-bytes="8388608"     on a file's field: says at once that a file is too large, and does not send it
 // Scripts of pages use window.verifier: say(text, bad), hotkey(keys, label, action).
 (() => {
   "use strict";
@@ -115,6 +116,15 @@
     else if (dirty === event.target) dirty = null;
   });
   window.addEventListener("beforeunload", (event) => { if (dirty?.isConnected) event.preventDefault(); });
+
+  document.addEventListener("change", (event) => {
+    const most = Number(event.target.dataset?.maxBytes);
+    if (!most) return;
+    const large = [...event.target.files].find((file) => file.size > most);
+    const words = large ? `The file has more than ${most} bytes, the limit. Send less.` : "";
+    event.target.setCustomValidity(words);
+    if (words) say(words, true);
+  });
 
   document.addEventListener("keydown", onKey);
   document.addEventListener("click", onClick);

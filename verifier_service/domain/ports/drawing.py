@@ -7,12 +7,22 @@ from typing import Literal, NamedTuple, Protocol
 DrawingCode = Literal["missing", "not_a_structure", "too_large", "too_slow", "failed"]
 
 
+class MoleculeFacts(NamedTuple):
+    """What is known of a molecule by its structure alone. ``molar_mass`` in g/mol, with the isotopes that are
+    written."""
+
+    formula: str
+    heavy_atoms: int
+    molar_mass: float
+
+
 class Drawing(NamedTuple):
-    """A picture as SVG text, or a typed reason in words why there is none."""
+    """A picture as SVG text with facts of what it shows, or a typed reason in words why there is none."""
 
     svg: str | None
     code: DrawingCode | None = None
     message: str | None = None
+    facts: MoleculeFacts | None = None
 
 
 class Drawer(Protocol):
