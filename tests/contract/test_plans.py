@@ -45,6 +45,18 @@ HOT: dict[str, Callable[[Transaction], object]] = {
     "next": lambda tx: tx.reviews.next(PROJECT, reviewer="ann", queue="q"),
     "next of all": lambda tx: tx.reviews.next(PROJECT, reviewer="ann", queue=None),
     "escalate": lambda tx: tx.reviews.escalate(10),
+    **{
+        f"all items, {state}{of}": lambda tx, state=state, queue=queue: tx.desk_views.page(
+            PROJECT, queue=queue, state=state, after=0, limit=10
+        )
+        for state in (None, "open", "claimed", "disputed", "decided", "effective", "cancelled")
+        for of, queue in (("", None), (" of a queue", "q"))
+    },
+    "reviews.listed": lambda tx: tx.reviews.listed(PROJECT, queue=None, state="open", limit=10),
+    "queues of the desk": lambda tx: tx.desk_views.queues(PROJECT),
+    "loads": lambda tx: tx.desk_views.loads(PROJECT, "ann"),
+    "held by me": lambda tx: tx.desk_views.held(PROJECT, "ann", 10),
+    "decided by me": lambda tx: tx.desk_views.decided(PROJECT, "ann", 10),
     "judged": lambda tx: tx.reviews.judged(PROJECT, "q", 10),
     "expire_gold": lambda tx: tx.reviews.expire_gold(),
     "trail": lambda tx: tx.trail.page(PROJECT, after=0, limit=10),
@@ -57,6 +69,7 @@ SMALL = (
     "SCAN anon_",
     "SCAN json_each",
     "SCAN payers",
+    "SCAN named",
     "SCAN waiting",
 )
 PARTIAL = (

@@ -60,19 +60,19 @@ def list_trajectories(
 def get_distribution(run: RunId, caller: Reader, context: InContext) -> RewardDistribution:
     """The histogram of a run's rewards, by status. Scope: `read`. On large runs it is counted now and then:
     `as_of` says when."""
-    return overviews.distribution(context.service, caller.project, run).value
+    return overviews.distribution(context.service, caller.project, run).now()
 
 
 @router.get("/runs/{run}/spending", responses=documented(404))
 def get_spending(run: RunId, caller: Reader, context: InContext) -> RunSpending:
     """Spend against budget, and what the policy had asked for over time. Scope: `read`."""
-    return overviews.spending(context.service, caller.project, run).value
+    return overviews.spending(context.service, caller.project, run).now()
 
 
 @router.get("/queues", responses=documented())
 def list_queues(caller: Operator, context: InContext) -> QueueList:
     """What is queued, runs and waits for people, by tier, and since when. Scope: `operate`."""
-    return overviews.queues(context.service, caller.project).value
+    return overviews.queues(context.service, caller.project).now()
 
 
 @router.post(

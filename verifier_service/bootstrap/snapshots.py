@@ -32,6 +32,7 @@ class _Entry:
     value: Any = None
     made_at: float | None = None
     took_s: float = 0.0
+    failure: Exception | None = None  # of counting that nobody waited for
 
     def fresh(self, now: float) -> bool:
         return self.made_at is not None and now - self.made_at < max(LEAST_S, TIMES * self.took_s)
@@ -61,12 +62,38 @@ class Snapshots:
         finally:
             entry.turn.release()
 
+    def soon(self, key: Hashable, count: Callable[[], T], patience_s: float) -> Snapshot[T] | None:
+        """As ``of``, for somebody who does not wait longer: what is counted by then, else the old figure,
+        else nothing, and the next to ask finds it. Raises what ``count`` raised, or had raised before."""
+        entry = self._entry(key)
+        if not entry.fresh(self._clock()) and entry.turn.acquire(blocking=False):
+            thread = threading.Thread(target=self._aside, args=(entry, count), name="counting", daemon=True)
+            thread.start()
+            thread.join(patience_s)
+        elif entry.made_at is None and entry.turn.acquire(timeout=patience_s):
+            entry.turn.release()
+        failure, entry.failure = entry.failure, None
+        if failure is not None:
+            raise failure
+        return None if entry.made_at is None else self._shown(entry)
+
+    def _aside(self, entry: _Entry, count: Callable[[], Any]) -> None:
+        """Count in a thread of its own, which was given the turn."""
+        try:
+            if not entry.fresh(self._clock()):
+                self._count(entry, count)
+        except Exception as error:  # noqa: BLE001 - told to whoever asks next
+            entry.failure = error
+        finally:
+            entry.turn.release()
+
     def _count(self, entry: _Entry, count: Callable[[], Any]) -> None:
         with self._counting:
             began = self._clock()
             value = count()
             ended = self._clock()
-        entry.value, entry.made_at, entry.took_s = value, ended, ended - began
+        entry.value, entry.took_s = value, ended - began
+        entry.made_at = ended
 
     def _entry(self, key: Hashable) -> _Entry:
         with self._lock:

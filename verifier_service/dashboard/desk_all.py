@@ -85,7 +85,7 @@ def _listed(
         found, more = desk_pages.page(
             tx, act.project, queue=queue or None, state=state or None, after=after, limit=PAGE
         )
-        queues = [load.queue for load in desk_pages.overview(tx, act.project, act.login).loads]
+        queues = desk_pages.queue_names(tx, act.project)
         people = [
             user
             for user in tx.users.of_project(act.project)

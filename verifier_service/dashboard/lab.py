@@ -186,14 +186,14 @@ def _page(
 ) -> Response:
     with act.service.store.read() as tx:
         history = tx.lab_results.history(act.project, MAX_LISTED)
-        loads = desk_pages.overview(tx, act.project, act.login).loads
+        queues = desk_pages.queue_names(tx, act.project)
     return render(
         request,
         "lab.html",
         act.viewer,
         status=200 if problem is None else status_of(problem),
         history=history,
-        queues=[load.queue for load in loads],
+        queues=queues,
         login=act.login,
         limit=MAX_FILE_BYTES,
         **_rows(done),

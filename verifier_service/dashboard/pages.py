@@ -30,6 +30,7 @@ from verifier_service.domain.tokens import new_token
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
 FORM_S = 86_400
+COUNTING = "_counting.html"  # a panel that has no figure yet, and asks again
 
 
 @cache

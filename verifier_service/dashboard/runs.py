@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, Literal, TypeVar
 
 from fastapi import APIRouter, Query, Request, Response
 
 from verifier_service.bootstrap import overviews
 from verifier_service.dashboard import run_figures
 from verifier_service.dashboard.ids import PathId
-from verifier_service.dashboard.pages import render
+from verifier_service.dashboard.pages import COUNTING, render
+from verifier_service.dashboard.run_figures import Figure
 from verifier_service.dashboard.sessions import InService, Observing
+from verifier_service.domain.accounts import Viewer
 from verifier_service.domain.cursors import MAX_CURSOR, pk_of
 from verifier_service.domain.listings import GroupPrefix, ListedStatus
 from verifier_service.services import overview
 
 router = APIRouter()
+
+T = TypeVar("T")
 
 LINES = 50
 RUNS = 200
@@ -40,7 +45,9 @@ def runs_page(request: Request, viewer: Observing, service: InService) -> Respon
 @router.get("/runs/queues")
 def queues_panel(request: Request, viewer: Observing, service: InService) -> Response:
     """What is queued, runs and waits, by tier."""
-    seen = overviews.queues(service, viewer.project)
+    seen = overviews.queues(service, viewer.project).soon()
+    if seen is None:
+        return render(request, COUNTING, viewer)
     return render(request, "_queues.html", viewer, queues=seen.value.queues, seen=seen)
 
 
@@ -83,38 +90,40 @@ def run_page(
 @router.get("/runs/{run}/panels/flow")
 def flow_panel(request: Request, run: PathId, viewer: Observing, service: InService) -> Response:
     """Checks of each tier by state, and records by status."""
-    seen = overviews.report(service, viewer.project, run)
-    figure = run_figures.flow(seen.value)
-    return render(request, "_figure.html", viewer, figure=figure, seen=seen)
+    return _panel(request, viewer, overviews.report(service, viewer.project, run), run_figures.flow)
 
 
 @router.get("/runs/{run}/panels/rewards")
 def rewards_panel(request: Request, run: PathId, viewer: Observing, service: InService) -> Response:
     """The histogram of rewards."""
-    seen = overviews.distribution(service, viewer.project, run)
-    figure = run_figures.rewards(seen.value)
-    return render(request, "_figure.html", viewer, figure=figure, seen=seen)
+    return _panel(
+        request, viewer, overviews.distribution(service, viewer.project, run), run_figures.rewards
+    )
 
 
 @router.get("/runs/{run}/panels/spend")
 def spend_panel(request: Request, run: PathId, viewer: Observing, service: InService) -> Response:
     """Spend against budget, and over time."""
-    seen = overviews.spending(service, viewer.project, run)
-    figure = run_figures.spend(seen.value)
-    return render(request, "_figure.html", viewer, figure=figure, seen=seen)
+    return _panel(request, viewer, overviews.spending(service, viewer.project, run), run_figures.spend)
 
 
 @router.get("/runs/{run}/panels/price")
 def price_panel(request: Request, run: PathId, viewer: Observing, service: InService) -> Response:
     """What a credit had to buy, over time."""
-    seen = overviews.spending(service, viewer.project, run)
-    figure = run_figures.price(seen.value)
-    return render(request, "_figure.html", viewer, figure=figure, seen=seen)
+    return _panel(request, viewer, overviews.spending(service, viewer.project, run), run_figures.price)
 
 
 @router.get("/runs/{run}/panels/curve")
 def curve_panel(request: Request, run: PathId, viewer: Observing, service: InService) -> Response:
     """Expected worth against credits, and what sending everything to one tier would have cost."""
-    seen = overviews.economics(service, viewer.project, run)
-    figure = run_figures.curve(seen.value)
-    return render(request, "_figure.html", viewer, figure=figure, seen=seen)
+    return _panel(request, viewer, overviews.economics(service, viewer.project, run), run_figures.curve)
+
+
+def _panel(
+    request: Request, viewer: Viewer, known: overviews.Figure[T], drawn: Callable[[T], Figure]
+) -> Response:
+    """The figure as it was counted last; while the first count goes on, words that say so."""
+    seen = known.soon()
+    if seen is None:
+        return render(request, COUNTING, viewer)
+    return render(request, "_figure.html", viewer, figure=drawn(seen.value), seen=seen)

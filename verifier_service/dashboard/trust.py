@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from verifier_service.bootstrap import overviews
 from verifier_service.dashboard import trust_figures
 from verifier_service.dashboard.forms import Filled, form_of
-from verifier_service.dashboard.pages import redirect, render
+from verifier_service.dashboard.pages import COUNTING, redirect, render
 from verifier_service.dashboard.sessions import InService, Leading, Observing, Operating
 from verifier_service.domain.accounts import Viewer
 from verifier_service.domain.errors import NotFound
@@ -68,7 +68,9 @@ def calibration_panel(
     ladder: Chosen = "",
 ) -> Response:
     """Bias, coverage and reliability of a run, and whether pay and merit go together."""
-    seen = overviews.calibration(service, viewer.project, run)
+    seen = overviews.calibration(service, viewer.project, run).soon()
+    if seen is None:
+        return render(request, COUNTING, viewer)
     pairs = trust_figures.pairs_of(seen.value, ladder)
     return render(
         request,
@@ -113,16 +115,20 @@ def clear_alarm(
 @router.get("/trust/reviewers")
 def reviewers_panel(request: Request, viewer: Observing, service: InService) -> Response:
     """How far the reviewers of each queue agree: a part of the page."""
-    return _reviewers(request, viewer, service, "_trust_reviewers.html")
+    return _reviewers(request, viewer, service, "_trust_reviewers.html", COUNTING)
 
 
 @router.get("/desk/agreement")
 def agreement_page(request: Request, viewer: Leading, service: InService) -> Response:
     """The same for leads, as a page of the desk."""
-    return _reviewers(request, viewer, service, "desk_agreement.html")
+    return _reviewers(request, viewer, service, "desk_agreement.html", "desk_agreement.html")
 
 
-def _reviewers(request: Request, viewer: Viewer, service: InService, template: str) -> Response:
-    seen = overviews.agreements(service, viewer.project)
+def _reviewers(
+    request: Request, viewer: Viewer, service: InService, template: str, counting: str
+) -> Response:
+    seen = overviews.agreements(service, viewer.project).soon()
+    if seen is None:
+        return render(request, counting, viewer, seen=None)
     found = [(one.queue, trust_figures.agreement(one)) for one in seen.value]
     return render(request, template, viewer, queues=found, seen=seen)

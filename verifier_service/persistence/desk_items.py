@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, or_, select
+from sqlalchemy import ColumnElement, Row, Select, and_, or_, select, union_all
 
 from verifier_service.domain.digests import digest
 from verifier_service.domain.errors import Conflict
@@ -17,6 +17,8 @@ from verifier_service.persistence.tenancy import moment
 
 _reviews, _checks = review_tables.reviews, tables.checks
 DISPUTED = "disputed"
+_NOT_STORED = (ReviewState.CLAIMED, ReviewState.OTHER)
+_STORED = [state.value for state in ReviewState if state not in _NOT_STORED]
 
 ITEMS = select(_reviews, _checks.c.key, clock().label("now")).join(
     _checks, _checks.c.pk == _reviews.c.check_pk, isouter=True
@@ -34,18 +36,38 @@ KEPT = and_(
 )
 
 
-def in_state(state: str) -> ColumnElement[bool]:
-    """Items that read as being in a state. A vote on a gold item does not show before it takes effect."""
-    claimed = and_(_reviews.c.claimed_until.is_not(None), _reviews.c.claimed_until > clock())
+# The same, of what a smaller index than that of states has: SQLite would take the one with more columns.
+_IS_OPEN_AMONG_FEW = _reviews.c.state.concat("") == ReviewState.OPEN.value
+_CLAIMED_NOW = and_(_reviews.c.claimed_until.is_not(None), _reviews.c.claimed_until > clock())
+
+
+def in_state(state: str | None) -> tuple[ColumnElement[bool], ...]:
+    """Items that read as being in a state, all for none: conditions of which none holds where another does,
+    each of which an index serves in the order of keys. A vote on a gold item does not show before it takes
+    effect."""
+    if state is None:
+        return tuple(_reviews.c.state == one for one in _STORED)
     if state == ReviewState.CLAIMED:
-        return and_(IS_OPEN, claimed)
+        return (and_(_IS_OPEN_AMONG_FEW, sql(review_tables.CLAIMED), _CLAIMED_NOW),)
     if state == DISPUTED:
-        return and_(IS_OPEN, _reviews.c.disputed)
+        return (and_(_IS_OPEN_AMONG_FEW, sql(review_tables.DISPUTED)),)
     if state == ReviewState.OPEN:
-        return or_(and_(IS_OPEN, ~claimed), _VEILED)
+        return and_(_reviews.c.state == state, ~_CLAIMED_NOW), _VEILED
     if state == ReviewState.DECIDED:
-        return and_(_reviews.c.state == state, ~_VEILED)
-    return _reviews.c.state == state
+        return (and_(_reviews.c.state == state, ~_VEILED),)
+    return (_reviews.c.state == state,)
+
+
+def places(
+    project: str, queue: str | None, state: str | None, limit: int, *more: ColumnElement[bool]
+) -> Select[Any]:
+    """Keys of items of a project, the oldest first: the first of each of a state's parts, merged."""
+    mine = select(_reviews.c.pk).where(_reviews.c.project == project, *more)
+    if queue is not None:
+        mine = mine.where(_reviews.c.queue == queue)
+    parts = (mine.where(part).order_by(_reviews.c.pk).limit(limit).subquery() for part in in_state(state))
+    merged = union_all(*(select(part.c.pk) for part in parts)).subquery()
+    return select(merged.c.pk).order_by(merged.c.pk).limit(limit)
 
 
 def claimed_now(row: Row[Any]) -> bool:

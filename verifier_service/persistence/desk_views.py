@@ -6,47 +6,66 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Row, case, func, or_, select
+from sqlalchemy import ColumnElement, Row, case, func, or_, select, text
 
 from verifier_service.domain.ports.desk_views import Behind, Placed, QueueLoad
 from verifier_service.domain.reviews import Review
 from verifier_service.domain.trajectories import Turn
 from verifier_service.persistence import review_tables, tables
 from verifier_service.persistence.database import clock
-from verifier_service.persistence.desk_items import ALIVE, FREE, IS_OPEN, ITEMS, KEPT, in_state, read_review
+from verifier_service.persistence.desk_items import ALIVE, FREE, IS_OPEN, ITEMS, KEPT, places, read_review
 from verifier_service.persistence.desk_rows import DeskRows
 
 _reviews, _votes = review_tables.reviews, review_tables.votes
 _demands, _cases, _runs = tables.demands, tables.trajectories, tables.runs
+COUNTED = 1_000  # open items of one queue that are looked at, those that wait longest
+# The queues are found one after another, however much waits in each of them.
+_OPEN_QUEUES = text(
+    f"""
+    WITH RECURSIVE named (queue) AS (
+        SELECT min(queue) FROM reviews WHERE project = :project AND {review_tables.OPEN}
+        UNION ALL
+        SELECT (SELECT min(queue) FROM reviews
+            WHERE project = :project AND {review_tables.OPEN} AND queue > named.queue)
+        FROM named WHERE named.queue IS NOT NULL
+    )
+    SELECT queue FROM named WHERE queue IS NOT NULL ORDER BY queue
+    """  # noqa: S608 - constants
+)
 
 
 class SqlDeskViews(DeskRows):
     """See ``ports.desk_views.DeskViews``."""
 
+    def queues(self, project: str) -> list[str]:
+        return [row.queue for row in self._db.all(_OPEN_QUEUES, {"project": project})]
+
     def loads(self, project: str, reviewer: str) -> list[QueueLoad]:
-        held = (_reviews.c.claimed_by == reviewer) & ~FREE
-        offered = FREE & or_(~KEPT, _reviews.c.assigned_to == reviewer)
-        waits = case((offered, 1))
-        found = (
-            select(
-                _reviews.c.queue,
-                func.count(waits).label("open"),
-                func.count(case((held, 1))).label("mine"),
-                func.count(case((offered & _reviews.c.escalated_at.is_not(None), 1))).label("escalated"),
-                func.min(case((offered, _reviews.c.created_at))).label("oldest"),
-            )
-            .where(_reviews.c.project == project, IS_OPEN, ALIVE, or_(offered, held))
-            .group_by(_reviews.c.queue)
-            .order_by(_reviews.c.queue)
+        mine = select(_reviews.c.queue, func.count().label("n")).where(*_held_by(project, reviewer))
+        held = {row.queue: row.n for row in self._db.all(mine.group_by(_reviews.c.queue))}
+        found = [self._load(project, name, reviewer, held.get(name, 0)) for name in self.queues(project)]
+        return [one for one in found if one.open or one.more or one.mine]
+
+    def _load(self, project: str, queue: str, reviewer: str, mine: int) -> QueueLoad:
+        offered = FREE & or_(~KEPT, _reviews.c.assigned_to == reviewer) & ALIVE
+        of_queue = select(_reviews.c.created_at, case((offered, 1), else_=0).label("offered")).where(
+            _reviews.c.project == project, _reviews.c.queue == queue, IS_OPEN
         )
-        return [
-            QueueLoad(row.queue, row.open, row.mine, row.escalated, row.oldest)
-            for row in self._db.all(found)
-        ]
+        oldest = of_queue.order_by(_reviews.c.pk).limit(COUNTED).subquery()
+        aged = of_queue.where(_reviews.c.lane == 0, _reviews.c.escalated_at.is_not(None))
+        late = aged.order_by(_reviews.c.precedence, _reviews.c.pk).limit(COUNTED).subquery()
+        [waits] = self._db.all(
+            select(
+                func.count().label("looked"),
+                func.count(case((oldest.c.offered == 1, 1))).label("open"),
+                func.min(case((oldest.c.offered == 1, oldest.c.created_at))).label("oldest"),
+            )
+        )
+        [escalated] = self._db.all(select(func.coalesce(func.sum(late.c.offered), 0).label("n")))
+        return QueueLoad(queue, waits.open, mine, int(escalated.n), waits.oldest, waits.looked == COUNTED)
 
     def held(self, project: str, reviewer: str, limit: int) -> list[Review]:
-        mine = ITEMS.where(_reviews.c.project == project, IS_OPEN, _reviews.c.claimed_by == reviewer)
-        mine = mine.where(_reviews.c.claimed_until > clock(), ALIVE)
+        mine = ITEMS.where(*_held_by(project, reviewer))
         return self._read_all(self._db.all(mine.order_by(_reviews.c.claimed_until).limit(limit)))
 
     def decided(self, project: str, reviewer: str, limit: int) -> list[Review]:
@@ -59,13 +78,9 @@ class SqlDeskViews(DeskRows):
     def page(
         self, project: str, *, queue: str | None, state: str | None, after: int, limit: int
     ) -> list[Placed]:
-        found = ITEMS.where(_reviews.c.project == project, _reviews.c.pk > after)
-        if queue is not None:
-            found = found.where(_reviews.c.queue == queue)
-        if state is not None:
-            found = found.where(in_state(state))
-        rows = self._db.all(found.order_by(_reviews.c.pk).limit(limit))
-        return self._placed(rows)
+        chosen = places(project, queue, state, limit, _reviews.c.pk > after).subquery()
+        found = ITEMS.join(chosen, chosen.c.pk == _reviews.c.pk)
+        return self._placed(self._db.all(found.order_by(_reviews.c.pk)))
 
     def behind(self, project: str, review: str, limit: int) -> list[Behind]:
         check = self._row(project, review).check_pk
@@ -88,3 +103,8 @@ class SqlDeskViews(DeskRows):
     def _placed(self, rows: Sequence[Row[Any]]) -> list[Placed]:
         votes = self._votes_among([row.pk for row in rows])
         return [Placed(row.pk, read_review(row, votes.get(row.pk, []))) for row in rows]
+
+
+def _held_by(project: str, reviewer: str) -> tuple[ColumnElement[bool], ...]:
+    mine = (_reviews.c.project == project, _reviews.c.claimed_by == reviewer)
+    return (*mine, _reviews.c.claimed_until > clock(), IS_OPEN, ALIVE)

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from sqlalchemy import ColumnElement, Integer, Row, Select, case, cast, func, select, union_all
+from sqlalchemy import ColumnElement, Integer, Row, Select, case, cast, func, select, text, union_all
 
 from verifier_service.domain.evidence import TIERS
 from verifier_service.domain.listings import PENDING, Listed, QueueLine, TrajectoryLine
 from verifier_service.domain.ports.overview import Binned
 from verifier_service.domain.states import CheckState, RewardStatus
 from verifier_service.persistence import tables
-from verifier_service.persistence.database import Database, clock, sql
+from verifier_service.persistence.database import NOW_ON_POSTGRES, NOW_ON_SQLITE, Database
 from verifier_service.persistence.runs import no_run, run_key
 from verifier_service.persistence.tenancy import moment
 
 Statuses = tuple[str | None, ...]
 
-_cases, _checks = tables.trajectories, tables.checks
+_cases = tables.trajectories
 STATUSES = (None, *(one.value for one in RewardStatus if one is not RewardStatus.OTHER))
 WALKED = 5_000  # rows that are looked at, newest first, for those with a prefix
 SORTED = 50_000  # rows with a prefix that are sorted where walking finds too few
@@ -69,15 +69,9 @@ class SqlOverview:
         return {row.status or PENDING: row.n for row in self._db.all(counted.group_by(_cases.c.status))}
 
     def queues(self, project: str) -> list[QueueLine]:
-        since = case(
-            (_checks.c.state == CheckState.WAITING_EXTERNAL.value, _checks.c.started_at),
-            else_=func.coalesce(_checks.c.queued_at, _checks.c.created_at),
-        )
-        age = (clock() - func.min(since)).label("age")
-        counted = select(_checks.c.tier, _checks.c.state, func.count().label("n"), age)
-        counted = counted.where(_checks.c.project == project, sql(tables.LIVE))
         found: dict[str, dict[str, Any]] = defaultdict(dict)
-        for row in self._db.all(counted.group_by(_checks.c.tier, _checks.c.state)):
+        counted = _LIVE_ON_POSTGRES if self._db.postgres else _LIVE_ON_SQLITE
+        for row in self._db.all(counted, {"project": project}):
             found[row.tier][row.state] = row.n
             name = _AGES.get(row.state)
             if name is not None and row.age is not None:
@@ -137,6 +131,16 @@ def _end_of(owner: int, status: str | None, after: int | None) -> Select[Any]:
     return mine.order_by(_cases.c.status.desc(), _cases.c.pk.desc())
 
 
+# SQLite would walk over all checks of the project: it takes both indexes that begin with it for as good.
+_LIVE = f"""
+    SELECT tier, state, count(*) AS n, {{now}} - min(
+        CASE WHEN state = '{CheckState.WAITING_EXTERNAL.value}' THEN started_at
+        ELSE coalesce(queued_at, created_at) END
+    ) AS age
+    FROM checks {{index}} WHERE project = :project AND {tables.LIVE} GROUP BY tier, state
+"""  # noqa: S608 - constants
+_LIVE_ON_SQLITE = text(_LIVE.format(now=NOW_ON_SQLITE, index="INDEXED BY uq_checks_live"))
+_LIVE_ON_POSTGRES = text(_LIVE.format(now=NOW_ON_POSTGRES, index=""))
 _AGES = {CheckState.QUEUED: "oldest_queued_s", CheckState.WAITING_EXTERNAL: "oldest_waiting_s"}
 _LINES = select(
     _cases.c.pk,

@@ -76,7 +76,13 @@ Index("ix_reviews_check", reviews.c.check_pk)
 PENDING = "state IN ('decided', 'open')"
 where_index("uq_reviews_check_pending", ["check_pk"], reviews, PENDING, unique=True)
 OPEN = "state = 'open'"
-where_index("ix_reviews_open", ["project", "pk"], reviews, OPEN)
+# Lists by key, of all queues and of one, whatever the state.
+Index("ix_reviews_listed", reviews.c.project, reviews.c.state, reviews.c.pk)
+Index("ix_reviews_listed_of_queue", reviews.c.project, reviews.c.queue, reviews.c.state, reviews.c.pk)
+CLAIMED = "claimed_by IS NOT NULL"
+where_index("ix_reviews_claimed", ["project", "claimed_by", "claimed_until"], reviews, CLAIMED)
+DISPUTED = "disputed"
+where_index("ix_reviews_disputed", ["project", "pk"], reviews, DISPUTED)
 # In the order in which they are offered, of one queue and of all.
 where_index("ix_reviews_next", ["project", "queue", "lane", "precedence", "pk"], reviews, OPEN)
 where_index("ix_reviews_next_of_all", ["project", "lane", "precedence", "pk"], reviews, OPEN)
@@ -88,9 +94,7 @@ DECIDED = "state = 'decided'"
 where_index("ix_reviews_due", ["effective_at"], reviews, DECIDED)
 AGEING = "state = 'open' AND escalate_at IS NOT NULL AND escalated_at IS NULL"
 where_index("ix_reviews_ageing", ["escalate_at"], reviews, AGEING)
-# What is known of a queue's reviewers, the latest first.
 ENDED = "state = 'effective'"
-where_index("ix_reviews_counted", ["project", "queue", "pk"], reviews, ENDED)
 GOLD = "gold IS NOT NULL"
 where_index("uq_reviews_gold", ["gold", "assigned_to"], reviews, GOLD, unique=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
-from sqlalchemy import Row, delete, insert, select, update
+from sqlalchemy import ColumnElement, Row, delete, insert, select, update
 
 from verifier_service.domain.errors import Conflict
 from verifier_service.domain.ports.reviews import Frame, Offer
@@ -22,7 +22,7 @@ from verifier_service.persistence.desk_items import (
     ITEMS,
     KEPT,
     claimed_now,
-    in_state,
+    places,
     require_free,
     require_held,
     same_decision,
@@ -107,15 +107,12 @@ class SqlReviews(Leading):
         limit: int,
         assigned_to: str | None = None,
     ) -> list[Review]:
-        found = ITEMS.where(_reviews.c.project == project)
-        if queue is not None:
-            found = found.where(_reviews.c.queue == queue)
-        if state is not None:
-            found = found.where(in_state(state))
+        kept: tuple[ColumnElement[bool], ...] = ()
         if assigned_to is not None:
-            found = found.where(_reviews.c.assigned_to == assigned_to, _reviews.c.gold.is_(None))
-            found = found.where(KEPT)
-        return self._read_all(self._db.all(found.order_by(_reviews.c.pk).limit(limit)))
+            kept = (_reviews.c.assigned_to == assigned_to, _reviews.c.gold.is_(None), KEPT)
+        chosen = places(project, queue, state, limit, *kept).subquery()
+        found = ITEMS.join(chosen, chosen.c.pk == _reviews.c.pk)
+        return self._read_all(self._db.all(found.order_by(_reviews.c.pk)))
 
     def next(self, project: str, *, reviewer: str, queue: str | None) -> Offer | None:
         row = self._offered(project, reviewer, queue)

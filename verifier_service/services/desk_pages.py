@@ -54,7 +54,7 @@ def overview(tx: Transaction, project: str, reviewer: str) -> Overview:
     """Counts of every queue, declared or not, what this person holds, and what they decided last."""
     loads = {load.queue: load for load in tx.desk_views.loads(project, reviewer)}
     for queue in tx.queues.of_project(project):
-        loads.setdefault(queue.spec.name, QueueLoad(queue.spec.name, 0, 0, 0, None))
+        loads.setdefault(queue.spec.name, QueueLoad(queue.spec.name, 0, 0, 0, None, more=False))
     decided = tx.desk_views.decided(project, reviewer, MINE)
     return Overview(
         loads=[loads[name] for name in sorted(loads)],
@@ -62,6 +62,12 @@ def overview(tx: Transaction, project: str, reviewer: str) -> Overview:
         decided=[(item, own) for item in decided if (own := own_vote(item, reviewer)) is not None],
         now=tx.now(),
     )
+
+
+def queue_names(tx: Transaction, project: str) -> list[str]:
+    """Every queue that is declared or in which anything is open."""
+    declared = {queue.spec.name for queue in tx.queues.of_project(project)}
+    return sorted({*declared, *tx.desk_views.queues(project)})
 
 
 def own_vote(item: Review, reviewer: str) -> Vote | None:

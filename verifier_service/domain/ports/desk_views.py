@@ -10,13 +10,15 @@ from verifier_service.domain.trajectories import Turn
 
 class QueueLoad(NamedTuple):
     """What waits in a queue. ``open``: what this reviewer may be offered; ``mine``: what they hold;
-    ``oldest``: when the oldest of what waits was made, in seconds since the epoch."""
+    ``oldest``: when the oldest of what waits was made, in seconds since the epoch. Counted are those that
+    wait longest, up to a bound; with ``more`` there are others behind them."""
 
     queue: str
     open: int
     mine: int
     escalated: int
     oldest: float | None
+    more: bool
 
 
 class Placed(NamedTuple):
@@ -37,8 +39,13 @@ class Behind(NamedTuple):
 class DeskViews(Protocol):
     """Reads for pages; nothing is locked. Expired claims are judged at read time."""
 
+    def queues(self, project: str) -> list[str]:
+        """Names of the queues in which anything is open."""
+        ...
+
     def loads(self, project: str, reviewer: str) -> list[QueueLoad]:
-        """Queues in which anything is open, by name."""
+        """Queues in which anything is open to, or held by, this reviewer, by name. However much waits, a
+        bounded part of it is read."""
         ...
 
     def held(self, project: str, reviewer: str, limit: int) -> list[Review]:
