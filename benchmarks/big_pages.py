@@ -9,9 +9,9 @@ each page over HTTP. Figures of a whole run are counted aside: their panels say 
 are opened again once they are.
 
 Prints for each page, in milliseconds, ``cold`` (the first request, with the database's files out of the
-system's memory), the median and the worst of ``--times`` requests after it, and the median of the API's call
-for the same rows, which waits for figures of a whole run. Exits 1 when a page ever takes as long as the bar,
-or does not answer.
+system's memory), the median and the worst of ``--times`` requests after it, and the median of the API's
+call for the same rows, which waits for figures of a whole run. Exits 1 when a page ever takes as long as
+the bar, or does not answer.
 """
 
 from __future__ import annotations

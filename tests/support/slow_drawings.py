@@ -1,7 +1,7 @@
 """A server whose drawings may take for ever or all memory: two molecules do, all others are drawn as usual.
 
-No SMILES is known that passes the limits of reading and does so by itself. ``python -m`` this module runs the
-server; the process that draws is ``CHILD``.
+No SMILES is known that passes the limits of reading and does so by itself. ``python -m`` this module runs
+the server; the process that draws is ``CHILD``.
 """
 
 from __future__ import annotations
