@@ -50,14 +50,14 @@ def _answer(text: str) -> dict[str, Any]:
 def _draw(text: str) -> tuple[str, tuple[str, int, float]]:
     """The SVG, transparent, with sizes of its own and no names of classes; formula, heavy atoms, molar
     mass. Raises ``Refusal``."""
-    from rdkit.Chem import rdDepictor, rdMolDescriptors
-    from rdkit.Chem.Descriptors import MolWt
+    from rdkit.Chem import Descriptors, rdDepictor, rdMolDescriptors
     from rdkit.Chem.Draw import rdMolDraw2D
 
     from tiers.molecule import read_smiles
 
     molecule = read_smiles(text, allow_fragments=True, allow_dummies=True).mol
     rdDepictor.SetPreferCoordGen(False)
+    descriptors: Any = Descriptors  # its stubs do not know MolWt
     drawn: Any = rdMolDraw2D.MolDraw2DSVG(WIDTH, HEIGHT)
     options = drawn.drawOptions()
     options.clearBackground = False
@@ -68,7 +68,7 @@ def _draw(text: str) -> tuple[str, tuple[str, int, float]]:
     drawn.FinishDrawing()
     svg: str = drawn.GetDrawingText()
     formula = rdMolDescriptors.CalcMolFormula(molecule, separateIsotopes=True, abbreviateHIsotopes=False)
-    facts = (formula, molecule.GetNumHeavyAtoms(), MolWt(molecule))
+    facts = (formula, molecule.GetNumHeavyAtoms(), descriptors.MolWt(molecule))
     return svg[svg.index("<svg") :] if "<svg" in svg else svg, facts
 
 
