@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 
 from verifier_service.dashboard.cookies import HOME, safe_next
 from verifier_service.dashboard.pages import render
-from verifier_service.dashboard.sessions import FormRefused, SignInNeeded, office_of, visit_of
+from verifier_service.dashboard.sessions import FormRefused, NotUtf8, SignInNeeded, office_of, visit_of
 from verifier_service.dashboard.sizes import TooMuch
 from verifier_service.domain.accounts import Viewer
 from verifier_service.domain.errors import (
@@ -108,6 +108,8 @@ async def _of_framework(request: Request, error: Exception) -> Response:
     status = raised.status_code
     if isinstance(error, TooMuch):
         message, step = error.detail, "Nothing was stored. Send less."
+    elif isinstance(error, NotUtf8):
+        message, step = error.detail, "Send it from the page itself."
     elif status == HTTPStatus.NOT_FOUND:
         message, step = "there is no such page", NEXT_STEPS[NotFound]
     else:
