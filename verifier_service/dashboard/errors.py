@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse, RedirectResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from verifier_service.dashboard.cookies import HOME, safe_next
 from verifier_service.dashboard.pages import render
@@ -63,6 +64,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(VerificationError, _of_domain)
     app.add_exception_handler(RequestValidationError, _bad_request)
     app.add_exception_handler(HTTPException, _of_framework)
+    app.add_exception_handler(ClientDisconnect, _nobody_there)
     app.add_exception_handler(Exception, _unexpected)
 
 
@@ -85,6 +87,11 @@ async def _sign_in(request: Request, error: Exception) -> Response:
     wanted = safe_next(where) if request.method == "GET" else HOME
     suffix = "" if wanted == HOME else f"?next={quote(wanted, safe='')}"
     return RedirectResponse(f"/ui/login{suffix}", status_code=303)
+
+
+async def _nobody_there(_request: Request, _error: Exception) -> Response:
+    """The browser left before its form was here; nobody reads this."""
+    return Response(status_code=int(HTTPStatus.BAD_REQUEST))
 
 
 async def _of_domain(request: Request, error: Exception) -> Response:
