@@ -15,7 +15,7 @@ from tests.support.route_table import Served, table
 from tests.support.server import PLUGINS, Server
 from tests.support.surfing import Surfer, surfer
 from verifier_service import bootstrap
-from verifier_service.api.auth import caller, plain_caller
+from verifier_service.api.auth import caller, leading_caller, plain_caller
 from verifier_service.app import create_app
 from verifier_service.dashboard.sessions import PUBLIC, guard
 from verifier_service.domain.accounts import GRANTS, ROLES, Right, Role
@@ -49,7 +49,7 @@ class Table:
 
     @property
     def calls(self) -> list[Served]:
-        return [one for one in self.everything if {caller, plain_caller} & {*one.calls}]
+        return [one for one in self.everything if {caller, leading_caller, plain_caller} & {*one.calls}]
 
 
 @pytest.fixture(scope="module")

@@ -23,10 +23,11 @@ from verifier_service.domain.reviews import (
     ReviewDecision,
     SkipRequest,
 )
-from verifier_service.domain.runs import Key, speaking
+from verifier_service.domain.runs import Key
 from verifier_service.domain.trajectories import Identifier
 from verifier_service.domain.wire import ReviewClaimed, ReviewDecided, ReviewList
 from verifier_service.services import desk
+from verifier_service.services.tenants import reviewer_through
 
 router = APIRouter(prefix="/v1/reviews", tags=["reviews"])
 
@@ -45,9 +46,15 @@ def acting(context: Context, caller: Key, work: Callable[[Transaction], T]) -> T
     return context.service.unit(through)
 
 
-def _looking(caller: Key, reviewer: str | None) -> str | None:
+def _speaking(context: Context, caller: Key, reviewer: str) -> str:
+    """Who acts. Raises ``Forbidden`` for somebody else's name."""
+    with context.service.store.read() as tx:
+        return reviewer_through(tx, caller, reviewer)
+
+
+def _looking(context: Context, caller: Key, reviewer: str | None) -> str | None:
     """Who looks: the key's owner, else the name that is given. Raises ``Forbidden`` for another's."""
-    return caller.owner if reviewer is None else speaking(caller, reviewer)
+    return caller.owner if reviewer is None else _speaking(context, caller, reviewer)
 
 
 @router.get("", responses=documented())
@@ -61,7 +68,7 @@ def list_reviews(
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
 ) -> ReviewList:
     """Items on the desk, oldest first, as this reviewer may see them. Scope: `review`."""
-    who = _looking(caller, reviewer)
+    who = _looking(context, caller, reviewer)
     with context.service.store.read() as tx:
         found = desk.listed_for(
             tx, caller.project, who, queue=queue, state=state, limit=limit, assigned_to=assigned_to
@@ -76,7 +83,7 @@ def get_review(review: ReviewId, caller: Reviewer, context: InContext, reviewer:
     With `reviewer`, or a key with an owner, the look is noted in the trail. Of a blind item evidence and
     votes of others are left out, and `hidden` is true, until the reviewer's own vote stands.
     """
-    who = _looking(caller, reviewer)
+    who = _looking(context, caller, reviewer)
     if who is None:
         with context.service.store.read() as tx:
             return desk.open_item(tx, caller.project, review, None)
@@ -93,7 +100,7 @@ def claim(
     `review` is null when none is free. 403 for one's own submission, and for a name that is not the key
     owner's.
     """
-    speaking(caller, wanted.reviewer)
+    _speaking(context, caller, wanted.reviewer)
     found = acting(context, caller, lambda tx: desk.claim_review(tx, caller.project, wanted))
     return ReviewClaimed(review=found)
 
@@ -116,7 +123,7 @@ def decide(
     item that the reviewer does not hold (any more) or has never opened; 422 names the field that does not
     fit the form of the item's queue.
     """
-    speaking(caller, decision.reviewer)
+    _speaking(context, caller, decision.reviewer)
     grace_s = context.service.settings.review_grace_s
     outcome = acting(
         context, caller, lambda tx: desk.decide_review(tx, caller.project, review, decision, grace_s)
@@ -133,7 +140,7 @@ def release(
     context: InContext,
 ) -> Review:
     """Give a claimed item back, or undo a decision within its grace. Scope: `review`."""
-    reviewer = speaking(caller, who.reviewer)
+    reviewer = _speaking(context, caller, who.reviewer)
     return acting(context, caller, lambda tx: desk.release_review(tx, caller.project, review, reviewer))
 
 
@@ -145,7 +152,7 @@ def renew(
     context: InContext,
 ) -> Review:
     """Hold a claimed item for longer, from now; 409 when the claim has expired. Scope: `review`."""
-    reviewer = speaking(caller, wanted.reviewer)
+    reviewer = _speaking(context, caller, wanted.reviewer)
     return acting(
         context, caller, lambda tx: desk.renew_review(tx, caller.project, review, reviewer, wanted.minutes)
     )
@@ -163,5 +170,5 @@ def skip(
     For `me`: it is not offered to me again. For `others`: it is kept for me for a day. `back`: it cannot be
     judged; its check ends unscored with the reason `not_judgeable`, unless somebody has voted (409).
     """
-    reviewer = speaking(caller, wanted.reviewer)
+    reviewer = _speaking(context, caller, wanted.reviewer)
     return events.skip(context.service, caller, review, reviewer, wanted.reason, wanted.for_)
