@@ -14,6 +14,7 @@ from verifier_service.api.problems import after_put, documented
 from verifier_service.api.reviews import acting
 from verifier_service.bootstrap import desk as events
 from verifier_service.domain.gold import GoldItem, GoldList, GoldStored, NewGold
+from verifier_service.domain.review_queues import DEFAULT_QUEUE
 from verifier_service.domain.review_trail import TrailPage
 from verifier_service.domain.reviewer_error import Agreement
 from verifier_service.domain.reviews import (
@@ -25,7 +26,6 @@ from verifier_service.domain.reviews import (
     WithdrawRequest,
 )
 from verifier_service.domain.trajectories import Identifier
-from verifier_service.services.desk import DEFAULT_QUEUE
 from verifier_service.services.desk_quality import agreement, trail, trail_csv
 from verifier_service.services.queues import add_gold, retire_gold
 

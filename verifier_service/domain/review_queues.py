@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from verifier_service.domain.errors import InvalidInput
-from verifier_service.domain.records import Record, Request
+from verifier_service.domain.records import JsonValue, Record, Request
 from verifier_service.domain.reviews import QueueName, ReviewDecision, ReviewMeasurement
 
 MAX_INSTRUCTIONS = 20_000
@@ -17,6 +17,7 @@ MAX_APPROVALS = 5
 MAX_GRADES = 100  # steps of one graded score
 MAX_FIELDS = 20  # scores, and measurements, of one form
 CLAIM_MINUTES = 30.0
+DEFAULT_QUEUE = "default"
 FieldName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.@/ -]{0,99}$")]
 Grade = Annotated[int, Field(ge=-1_000, le=1_000)]
 
@@ -111,6 +112,11 @@ class QueueStored(Record):
 def plain(name: str) -> Queue:
     """The queue that a ladder names and nobody declared."""
     return Queue(version=0, spec=QueueSpec(name=name))
+
+
+def queue_of(params: Mapping[str, JsonValue]) -> str:
+    """The queue that a check by people goes to."""
+    return str(params.get("queue", DEFAULT_QUEUE))
 
 
 def require_fit(decision: ReviewDecision, queue: Queue) -> None:

@@ -62,6 +62,16 @@ class Leading(DeskRows):
         rows = self._db.all(passed.order_by(_reviews.c.effective_at, _reviews.c.pk).limit(limit))
         return [(row.project, row.id, row.check_pk) for row in rows]
 
+    def take_due(self, project: str, review: str) -> Review | None:
+        row = self._row(project, review, lock=True)
+        due = row.state == ReviewState.DECIDED and row.effective_at <= row.now
+        return self._read(row) if due else None
+
+    def is_decided(self, check: int) -> bool:
+        mine = select(_reviews.c.state).where(_reviews.c.check_pk == check, sql(review_tables.PENDING))
+        row = self._db.first(self._db.locked(mine))
+        return row is not None and row.state == ReviewState.DECIDED
+
     def escalate(self, limit: int) -> int:
         ageing = select(_reviews.c.pk).where(
             sql(f"reviews.{review_tables.AGEING}"), _reviews.c.escalate_at <= clock()

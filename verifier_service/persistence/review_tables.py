@@ -66,6 +66,9 @@ reviews = Table(
     Column("assigned_until", Double),
     Column("gold", BigInteger, ForeignKey("gold_items.pk")),
     Column("retracted_at", Double),
+    # What a vote that does not say takes, and credits per second: what votes cost, however the item ends.
+    Column("typical_s", Double, nullable=False, server_default=text("0")),
+    Column("second_price", Double, nullable=False, server_default=text("0")),
     Column("created_at", Double, nullable=False),
     CheckConstraint("state IN ('open', 'decided', 'effective', 'expired', 'cancelled')", name="state"),
     CheckConstraint("approvals >= 1", name="approvals"),

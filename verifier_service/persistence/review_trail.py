@@ -47,9 +47,14 @@ class SqlReviewTrail:
 
     def has_opened(self, review: str, actor: str) -> bool:
         """Whether somebody has looked at an item, or claimed it, which shows it."""
+        return self.first_seen(review, actor) is not None
+
+    def first_seen(self, review: str, actor: str) -> float | None:
+        """When somebody first looked at an item or claimed it."""
         looks = _events.c.kind.in_([Act.OPENED.value, Act.CLAIMED.value])
-        found = select(_events.c.pk).where(_events.c.review == review, _events.c.actor == actor, looks)
-        return self._db.first(found.limit(1)) is not None
+        found = select(_events.c.at).where(_events.c.review == review, _events.c.actor == actor, looks)
+        row = self._db.first(found.order_by(_events.c.pk).limit(1))
+        return None if row is None else float(row.at)
 
     def page(
         self,

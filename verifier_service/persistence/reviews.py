@@ -58,6 +58,8 @@ class SqlReviews(Leading):
         blind: bool = False,
         minutes: float | None = None,
         escalate_after_s: float | None = None,
+        typical_s: float = 0.0,
+        second_price: float = 0.0,
     ) -> str:
         """Idempotent while the check's item is pending; a check that is sent again gets a new one."""
         value = select(_checks.c.precedence).where(_checks.c.pk == check).scalar_subquery()
@@ -75,6 +77,8 @@ class SqlReviews(Leading):
             "minutes": minutes,
             "precedence": value,
             "escalate_at": None if escalate_after_s is None else clock() + escalate_after_s,
+            "typical_s": typical_s,
+            "second_price": second_price,
             "created_at": clock(),
         }
         made = self._db.insert_new(_reviews).values(values).returning(_reviews.c.id)
@@ -172,7 +176,7 @@ class SqlReviews(Leading):
             "reviewer": reviewer,
             "verdict": decision.verdict,
             "decision": dumped(decision),
-            "human_s": decision.human_s or 0.0,
+            "human_s": self._seconds(row, decision),
             "decided_at": row.now,
             "effective_at": row.now + grace_s,
         }
@@ -181,6 +185,13 @@ class SqlReviews(Leading):
         self._note(row, Act.VOTED, reviewer, {"verdict": decision.verdict, **said})
         self._recount(row, effective_at=row.now + grace_s)
         return self.get(project, review), True
+
+    def _seconds(self, row: Row[Any], decision: ReviewDecision) -> float:
+        """What a vote says it took, but not longer than since its author first saw the item or, for work
+        done elsewhere, than one claim lasts."""
+        seen_at = self._trail.first_seen(row.id, decision.reviewer)
+        seen = 0.0 if seen_at is None else row.now - seen_at
+        return min(decision.human_s or 0.0, max(seen, (row.minutes or CLAIM_MINUTES) * 60.0))
 
     def release(self, project: str, review: str, reviewer: str) -> Review:
         row = self._row(project, review, lock=True)

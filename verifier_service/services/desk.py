@@ -27,7 +27,7 @@ from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.policy import Tariff
 from verifier_service.domain.ports.reviews import Offer
 from verifier_service.domain.ports.store import Transaction
-from verifier_service.domain.review_queues import require_fit, require_unit
+from verifier_service.domain.review_queues import queue_of, require_fit, require_unit
 from verifier_service.domain.review_votes import tally
 from verifier_service.domain.reviewer_error import Noise, doubt_of, grades, noise_of, with_noise
 from verifier_service.domain.reviews import (
@@ -42,9 +42,6 @@ from verifier_service.domain.scoring import DEADLINE
 from verifier_service.domain.states import CheckState
 
 log = logging.getLogger(__name__)
-
-DEFAULT_QUEUE = "default"
-
 
 COUNTED = 500  # latest items of a queue that its people's noise is taken from
 NOT_JUDGEABLE = "not_judgeable"
@@ -67,7 +64,7 @@ class Decided:
     created: bool
 
 
-def open_review(tx: Transaction, owner: str, claim: Claim) -> bool:
+def open_review(tx: Transaction, catalog: Catalog, tariff: Tariff, owner: str, claim: Claim) -> bool:
     """Put a claimed external check on the desk, with all that its case knows, references excepted."""
     if not tx.checks.wait_external(owner, claim.pk, claim.fence):
         return False
@@ -78,7 +75,7 @@ def open_review(tx: Transaction, owner: str, claim: Claim) -> bool:
     if cases:
         body = tx.trajectories.bodies(pks[:1])[pks[0]]
         shown = _shown(cases[0], body)
-    queue = tx.queues.latest(claim.project, str(claim.params.get("queue", DEFAULT_QUEUE)))
+    queue = tx.queues.latest(claim.project, queue_of(claim.params))
     approvals = claim.params.get("approvals")
     tx.reviews.open(
         claim.project,
@@ -91,6 +88,8 @@ def open_review(tx: Transaction, owner: str, claim: Claim) -> bool:
         blind=queue.spec.blind,
         minutes=queue.spec.minutes,
         escalate_after_s=queue.spec.escalate_after_s,
+        typical_s=catalog.verifier(claim.verifier).typical_human_s,
+        second_price=tariff.credits(Cost(human_s=1.0)),
     )
     return True
 
@@ -238,6 +237,9 @@ def skip_review(
 def take_off(tx: Transaction, project: str, review: str, *, by: str, reason: str, code: str) -> list[int]:
     """End an item without a verdict: the verification did not happen, for a reason with a name. Returns the
     trajectories concerned. Raises ``Conflict`` when it has votes."""
+    waits = tx.reviews.check_of(project, review)
+    if waits is not None:
+        tx.checks.waiting([waits])  # checks are locked before their items, wherever both are
     check = tx.reviews.require_unvoted(project, review)
     failure = Failure(kind="permanent", code=code, message=reason)
     tx.reviews.close(check, "cancelled", by=by, reason=reason)
@@ -254,13 +256,17 @@ def apply_due(tx: Transaction, catalog: Catalog, tariff: Tariff, limit: int = 10
     """Turn decisions whose grace has passed into evidence; returns the trajectories concerned."""
     touched: list[int] = []
     known: dict[tuple[str, str], Noise] = {}
-    for project, review_id, check in tx.reviews.due(limit):
+    due = tx.reviews.due(limit)
+    tx.checks.waiting([check for _, _, check in due if check is not None])
+    for project, review_id, check in due:
         try:
             with tx.savepoint():
+                review = tx.reviews.take_due(project, review_id)
+                if review is None:
+                    continue  # undone, or ended, since it was looked for
                 if check is None:
                     tx.reviews.close_gold(project, review_id)
                 else:
-                    review = tx.reviews.get(project, review_id)
                     queue = (project, review.queue)
                     if queue not in known:
                         known[queue] = noise_of(tx.reviews.judged(*queue, COUNTED))
@@ -289,11 +295,12 @@ def expire(tx: Transaction, limit: int = 100) -> list[int]:
     """Withdraw reviews whose deadline has passed. A timeout never approves."""
     touched: set[int] = set()
     tx.reviews.expire_gold()
-    for check in tx.checks.with_passed_deadline(limit):
+    for check in sorted(tx.checks.waiting(tx.checks.with_passed_deadline(limit))):
+        if tx.reviews.is_decided(check):
+            continue  # somebody voted in time, since it was looked for
         wanting = tx.demands.wanting(check)
         tx.demands.withdraw([demand for demand, _, _ in wanting], reason=DEADLINE)
-        tx.reviews.close(check, "expired")
-        tx.checks.withdraw([check])
+        tx.checks.withdraw([check], expired=True)
         touched.update(trajectory for _, trajectory, _ in wanting)
     return sorted(touched)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from verifier_service.domain.gold import GoldItem, NewGold
@@ -28,6 +28,11 @@ class ReviewQueues(Protocol):
 
     def of_project(self, project: str) -> Sequence[Queue]:
         """The latest version of every declared queue, by name."""
+        ...
+
+    def approvals(self, projects: Collection[str] | None = None) -> dict[tuple[str, str], int]:
+        """Votes per item, by project and queue, of the queues that now ask for more than one; of all
+        projects without ``projects``."""
         ...
 
 

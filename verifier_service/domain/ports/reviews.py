@@ -50,8 +50,11 @@ class Reviews(Protocol):
         blind: bool = False,
         minutes: float | None = None,
         escalate_after_s: float | None = None,
+        typical_s: float = 0.0,
+        second_price: float = 0.0,
     ) -> str:
-        """Create the item of a waiting check (idempotent per check); returns its id.
+        """Create the item of a waiting check (idempotent per check); returns its id. A vote that does not
+        say how long it took costs ``typical_s`` times ``second_price`` credits.
 
         ``shown`` is JSON text of what the reviewer sees: candidate, prompt, inputs, evidence, ladder.
         """
@@ -156,6 +159,15 @@ class Reviews(Protocol):
 
     def due(self, limit: int) -> list[tuple[str, str, int | None]]:
         """(project, review, check pk) of decided items whose grace has passed; no check: a gold one."""
+        ...
+
+    def take_due(self, project: str, review: str) -> Review | None:
+        """The item, locked, if it is decided and its grace has passed; whoever undoes or ends it from now
+        on waits. Raises ``NotFound``."""
+        ...
+
+    def is_decided(self, check: int) -> bool:
+        """Whether the pending item of a check, locked from now on, has all its votes."""
         ...
 
     def escalate(self, limit: int) -> int:
