@@ -53,6 +53,7 @@ HOT: dict[str, Callable[[Transaction], object]] = {
         for of, queue in (("", None), (" of a queue", "q"))
     },
     "reviews.listed": lambda tx: tx.reviews.listed(PROJECT, queue=None, state="open", limit=10),
+    "waiting for a laboratory": lambda tx: tx.lab_results.waiting(PROJECT, "q", 10),
     "queues of the desk": lambda tx: tx.desk_views.queues(PROJECT),
     "loads": lambda tx: tx.desk_views.loads(PROJECT, "ann"),
     "held by me": lambda tx: tx.desk_views.held(PROJECT, "ann", 10),
@@ -70,6 +71,7 @@ SMALL = (
     "SCAN json_each",
     "SCAN payers",
     "SCAN named",
+    "SCAN chosen",
     "SCAN waiting",
 )
 PARTIAL = (

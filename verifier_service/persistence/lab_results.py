@@ -98,12 +98,14 @@ class SqlLabResults:
         return [*waiting, *self._targets(project, these, _ANSWERED)]
 
     def waiting(self, project: str, queue: str | None, limit: int) -> list[Target]:
-        found = _TARGETS.where(
-            _reviews.c.project == project, sql(f"reviews.{review_tables.OPEN}"), _cases.c.pk == _FIRST
-        )
+        of_desk = (_reviews.c.project == project, _reviews.c.check_pk.is_not(None))
+        oldest = select(_reviews.c.pk).where(*of_desk, sql(review_tables.OPEN))
         if queue is not None:
-            found = found.where(_reviews.c.queue == queue)
-        rows = self._db.all(found.order_by(_reviews.c.pk, _cases.c.pk).limit(limit))
+            oldest = oldest.where(_reviews.c.queue == queue)
+        # Items first, or Postgres joins all that is open with what it belongs to before it sorts.
+        chosen = oldest.order_by(_reviews.c.pk).limit(limit).cte("chosen")
+        found = _TARGETS.join(chosen, chosen.c.pk == _reviews.c.pk).where(_cases.c.pk == _FIRST)
+        rows = self._db.all(found.order_by(_reviews.c.pk, _cases.c.pk))
         return [_target(row) for row in rows]
 
     def known_reviews(self, project: str, reviews: Collection[str]) -> set[str]:
