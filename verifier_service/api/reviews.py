@@ -94,7 +94,8 @@ def claim(
     owner's.
     """
     speaking(caller, wanted.reviewer)
-    found = acting(context, caller, lambda tx: desk.claim_review(tx, caller.project, wanted))
+    most_held = context.service.settings.review_held
+    found = acting(context, caller, lambda tx: desk.claim_review(tx, caller.project, wanted, most_held))
     return ReviewClaimed(review=found)
 
 

@@ -21,7 +21,8 @@ def skip(service: Service, key: Key, review: str, reviewer: str, reason: str, wh
 
     def step(tx: Transaction) -> Step[Review]:
         tx.reviews.through(key.id)
-        done = desk.skip_review(tx, key.project, review, reviewer, reason, whom)
+        most_held = service.settings.review_held
+        done = desk.skip_review(tx, key.project, review, reviewer, reason, whom, most_held)
         return Step(done.review, done.touched)
 
     return service.event(step)

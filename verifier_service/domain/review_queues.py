@@ -17,6 +17,8 @@ MAX_APPROVALS = 5
 MAX_GRADES = 100  # steps of one graded score
 MAX_FIELDS = 20  # scores, and measurements, of one form
 CLAIM_MINUTES = 30.0
+CLAIM_HOURS = 24.0  # however often it is renewed
+MOST_HELD = 20  # items of one person at once, in a project
 FieldName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.@/ -]{0,99}$")]
 Grade = Annotated[int, Field(ge=-1_000, le=1_000)]
 
