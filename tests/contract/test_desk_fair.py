@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contract.samples import PROJECT, alter, prepare
+from tests.contract.samples import ISSUED, PROJECT, alter, prepare
 from tests.support.desk import end_claims, read, take, vote, wanted
-from verifier_service.domain.errors import Conflict, NotFound
+from verifier_service.domain.accounts import Role
+from verifier_service.domain.errors import Conflict, InvalidInput, NotFound
 from verifier_service.domain.ports.desk_views import QueueLoad
 from verifier_service.domain.reviews import ClaimRequest, Review, ReviewState
+from verifier_service.domain.runs import Key, Scope
 from verifier_service.persistence.store import SqlStore
 from verifier_service.services import desk, desk_pages
+from verifier_service.services.reviewers import require_reviewer
 
 DAY_S = 86_400.0
 
@@ -155,7 +158,7 @@ def test_a_claim_is_renewed_for_a_day_at_most(store: SqlStore) -> None:
 def test_a_list_goes_on_where_it_ended(store: SqlStore, limit: int, state: str | None) -> None:
     prepare(store)
     made = [wanted(store, str(n), queue="q" if n % 2 else "q2") for n in range(5)]
-    alter(store, "UPDATE reviews SET created_at = 100.0 - pk")
+    alter(store, "UPDATE reviews SET created_at = 1000000.0 - pk")
     alter(store, f"UPDATE reviews SET created_at = 50.0 WHERE id IN ('{made[1]}', '{made[3]}')")
     seen: list[str] = []
     while True:
@@ -172,3 +175,53 @@ def test_a_list_goes_on_where_it_ended(store: SqlStore, limit: int, state: str |
         assert [item.id for item in rest] == [made[4], made[2], made[0]]
         with pytest.raises(NotFound):
             tx.reviews.listed(PROJECT, queue=None, state=state, limit=9, after="nowhere")
+
+
+def refusal(store: SqlStore, name: str) -> str | None:
+    """Why nothing is kept for somebody."""
+    try:
+        with store.read() as tx:
+            require_reviewer(tx, PROJECT, name, field="to")
+    except InvalidInput as error:
+        return error.code
+    return None
+
+
+def test_who_may_be_given_items(store: SqlStore) -> None:
+    prepare(store)
+    with store.begin() as tx:
+        tx.projects.ensure("elsewhere")
+        for login, role in (("rev", Role.REVIEWER), ("lead", Role.LEAD), ("op", Role.OPERATOR)):
+            tx.users.add(project=PROJECT, login=login, name=login, role=role)
+        tx.users.add(project=PROJECT, login="gone", name="gone", role=Role.REVIEWER)
+        tx.users.update("gone", name="gone", role=Role.REVIEWER, disabled=True)
+        tx.users.add(project="elsewhere", login="other", name="other", role=Role.REVIEWER)
+        for owner, scope in (("zoe", Scope.REVIEW), ("sub", Scope.SUBMIT), ("gone", Scope.REVIEW)):
+            key = Key(
+                id=f"vk_{owner}",
+                project=PROJECT,
+                name=owner,
+                owner=owner,
+                scopes=frozenset({scope}),
+                created_at=ISSUED,
+            )
+            tx.keys.add(key, "hash")
+    wanted(store, "1")
+    take(store, "ann")
+    refused = {name: refusal(store, name) for name in ("op", "gone", "other", "sub", "nobody", "")}
+    assert refused == {
+        "op": "not_a_reviewer",
+        "gone": "reviewer_disabled",
+        **dict.fromkeys(("other", "sub", "nobody", ""), "no_such_reviewer"),
+    }
+    assert [refusal(store, name) for name in ("rev", "lead", "zoe", "ann")] == [None] * 4
+    with store.begin() as tx:
+        tx.keys.revoke(PROJECT, "vk_zoe")
+    assert refusal(store, "zoe") == "no_such_reviewer"
+
+
+def test_who_has_voted_is_known(store: SqlStore) -> None:
+    prepare(store)
+    vote(store, wanted(store, "1"), "ann")
+    alter(store, "DELETE FROM review_turns")
+    assert (refusal(store, "ann"), refusal(store, "bob")) == (None, "no_such_reviewer")

@@ -73,7 +73,7 @@ class QueueSpec(Request):
 
     ``approvals``: votes per item unless the ladder says how many. ``blind``: scores of cheaper tiers and
     votes of others are hidden from a reviewer until their own vote stands. ``gold_share``: of the items
-    that a reviewer takes, so many are known ones. ``minutes``: how long a claim lasts.
+    that a reviewer takes, so many are known ones. ``minutes``: how long a claim may last.
     ``escalate_after_s``: age from which an item goes before others.
     """
 
