@@ -87,6 +87,10 @@ def test_one_person_holds_so_many_items(http: httpx.Client, running: Server) -> 
     ann = surfer(running, "reviewer")
     ann.post("/ui/desk/claim", {"review": left}, page="/ui/desk")
     assert http.get(f"/v1/reviews/{left}").json()["claimed_by"] == ann.login
+    _, more = waiting(http, 6)
+    answers = [ann.post("/ui/desk/claim", {"review": one}, page="/ui/desk") for one in more]
+    assert [one.status_code for one in answers] == [303] * 5 + [409]
+    assert "decide or release one first" in answers[-1].text, "and the page says so"
 
 
 def test_nothing_is_kept_for_who_does_not_exist(http: httpx.Client, running: Server) -> None:
