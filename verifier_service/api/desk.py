@@ -44,7 +44,8 @@ def reassign(
     """Keep items for one person for some hours, or for nobody; claims on them end. Scope: `operate`.
 
     Each by itself: an item that has ended, or that the person has voted on or submitted, is refused with a
-    code, and the others go on.
+    code, and the others go on. 422 with `field` `to` for a person who may not review here: a user must be
+    enabled and have a role that reviews, other names must own a key or have reviewed before.
     """
     return events.reassign(context.service, caller, wanted.reviews, wanted.to, wanted.hours, wanted.reason)
 
@@ -163,6 +164,7 @@ def retract(
     """Take an effective decision back. Scope: `admin`.
 
     A retraction of the check's evidence is begun under the id `review-…`; records that rested on it are
-    superseded. With `again` people are asked again in open runs. 409 when nothing is in effect.
+    superseded. With `again` people are asked again in open runs. 409 when nothing is in effect, and when it
+    was taken back before with other words; the message says how to have people asked again.
     """
     return events.take_back(context.service, caller, review, wanted)

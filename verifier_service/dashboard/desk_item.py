@@ -19,7 +19,7 @@ from verifier_service.dashboard.sessions import Reviewing
 from verifier_service.dashboard.turns import portion, whole
 from verifier_service.domain.errors import Conflict, InvalidInput, NotFound, VerificationError
 from verifier_service.domain.ports.store import Transaction
-from verifier_service.domain.reviews import ClaimRequest, SkipRequest, Vote
+from verifier_service.domain.reviews import ClaimRequest, Review, SkipRequest, Vote
 from verifier_service.services import desk, desk_pages
 
 router = APIRouter(prefix="/desk")
@@ -129,14 +129,16 @@ def more_turns(
 
 
 def _undone(request: Request, act: Acting, review: str) -> Response:
-    """Undo, hold the item again, and show it with what had been said."""
+    """Undo, hold the item again unless somebody else does, and show it with what had been said."""
+
+    wanted, most_held = ClaimRequest(reviewer=act.login, review=review), act.service.settings.review_held
 
     def work(tx: Transaction) -> Vote | None:
         vote = desk_pages.own_vote(tx.reviews.get(act.project, review), act.login)
         desk.release_review(tx, act.project, review, act.login)
         try:
             with tx.savepoint():
-                desk.claim_review(tx, act.project, ClaimRequest(reviewer=act.login, review=review))
+                desk.claim_review(tx, act.project, wanted, most_held)
         except VerificationError:
             return vote  # free, or kept for somebody: the page says which
         return vote
@@ -144,7 +146,19 @@ def _undone(request: Request, act: Acting, review: str) -> Response:
     vote = act.do(work)
     seen: Opened = opened(act, review)
     filled = None if vote is None else desk_form.as_filled(vote, seen.fields)
-    return shown_page(request, act, seen, filled, said="Your decision is undone. The item is yours again.")
+    said = f"Your decision is undone. {_whose(seen.item, act.login)}"
+    return shown_page(request, act, seen, filled, said=said)
+
+
+def _whose(item: Review, login: str) -> str:
+    """Who may judge an item now."""
+    if item.claimed_by is not None:
+        return (
+            "The item is yours again." if item.claimed_by == login else "Somebody else holds the item now."
+        )
+    if item.assigned_to not in (None, login):
+        return "The item is kept for somebody else."
+    return "The item is not yours: claim it to decide again."
 
 
 def _skipped(whom: str, reason: str, reviewer: str) -> SkipRequest:

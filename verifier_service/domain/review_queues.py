@@ -18,6 +18,8 @@ MAX_GRADES = 100  # steps of one graded score
 MAX_FIELDS = 20  # scores, and measurements, of one form
 CLAIM_MINUTES = 30.0
 DEFAULT_QUEUE = "default"
+CLAIM_HOURS = 24.0  # however often it is renewed
+MOST_HELD = 20  # items of one person at once, in a project
 FieldName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.@/ -]{0,99}$")]
 Grade = Annotated[int, Field(ge=-1_000, le=1_000)]
 
@@ -72,7 +74,7 @@ class QueueSpec(Request):
 
     ``approvals``: votes per item unless the ladder says how many. ``blind``: scores of cheaper tiers and
     votes of others are hidden from a reviewer until their own vote stands. ``gold_share``: of the items
-    that a reviewer takes, so many are known ones. ``minutes``: how long a claim lasts.
+    that a reviewer takes, so many are known ones. ``minutes``: how long a claim may last.
     ``escalate_after_s``: age from which an item goes before others.
     """
 

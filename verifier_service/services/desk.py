@@ -27,7 +27,7 @@ from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.policy import Tariff
 from verifier_service.domain.ports.reviews import Offer
 from verifier_service.domain.ports.store import Transaction
-from verifier_service.domain.review_queues import queue_of, require_fit, require_unit
+from verifier_service.domain.review_queues import MOST_HELD, queue_of, require_fit, require_unit
 from verifier_service.domain.review_votes import tally
 from verifier_service.domain.reviewer_error import Noise, doubt_of, grades, noise_of, with_noise
 from verifier_service.domain.reviews import (
@@ -129,9 +129,12 @@ def listed_for(
     state: str | None,
     limit: int,
     assigned_to: str | None = None,
+    after: str | None = None,
 ) -> list[Review]:
     """Items on the desk as a reviewer, or somebody without a name, may see them."""
-    found = tx.reviews.listed(project, queue=queue, state=state, limit=limit, assigned_to=assigned_to)
+    found = tx.reviews.listed(
+        project, queue=queue, state=state, limit=limit, assigned_to=assigned_to, after=after
+    )
     return [_shown_to(tx, item, reviewer) for item in found]
 
 
@@ -142,13 +145,19 @@ def open_item(tx: Transaction, project: str, review: str, reviewer: str | None) 
     return _shown_to(tx, tx.reviews.get(project, review), reviewer)
 
 
-def claim_review(tx: Transaction, project: str, request: ClaimRequest) -> Review | None:
+def claim_review(
+    tx: Transaction, project: str, request: ClaimRequest, most_held: int = MOST_HELD
+) -> Review | None:
     """Reserve the best free item, or a named one, for one reviewer, who sees it from then on.
 
     Now and then the next one is a gold item, see ``domain.gold``. Raises ``Conflict`` for a named item that
-    is not free, ``Forbidden`` for one's own submission.
+    is not free and for whoever holds ``most_held`` others, ``Forbidden`` for one's own submission.
     """
     reviewer, review = request.reviewer, request.review
+    held = tx.reviews.in_hand(project, reviewer).held
+    if len(held) >= most_held and review not in held:
+        message = f"{reviewer!r} holds {len(held)} items, {most_held} at most: decide or release one first"
+        raise Conflict("too_many_held", message)
     offer = None
     if review is None:
         offer = tx.reviews.next(project, reviewer=reviewer, queue=request.queue)
@@ -220,13 +229,24 @@ def release_review(tx: Transaction, project: str, review: str, reviewer: str) ->
 
 
 def skip_review(
-    tx: Transaction, project: str, review: str, reviewer: str, reason: str, whom: Whom
+    tx: Transaction,
+    project: str,
+    review: str,
+    reviewer: str,
+    reason: str,
+    whom: Whom,
+    most_held: int = MOST_HELD,
 ) -> Skipped:
     """Put a claimed item aside: ``me``, it is not offered to me again; ``others``, it is kept for me for a
     day; ``back``, it cannot be judged, and its check fails with the reason.
 
-    Raises ``Conflict`` without a claim that holds, and for ``back`` when there are votes.
+    Raises ``Conflict`` without a claim that holds, for ``back`` when there are votes, and for ``others``
+    when ``most_held`` other items are kept for the reviewer.
     """
+    kept = tx.reviews.in_hand(project, reviewer).kept if whom == "others" else frozenset()
+    if len(kept) >= most_held and review not in kept:
+        message = f"{len(kept)} items are kept for {reviewer!r}, {most_held} at most: decide one first"
+        raise Conflict("too_many_kept", message)
     item = tx.reviews.skip(project, review, reviewer, reason, whom)
     touched: list[int] = []
     if whom == "back" and not tx.reviews.cancel_gold(project, review, by=reviewer, reason=reason):

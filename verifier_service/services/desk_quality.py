@@ -11,8 +11,8 @@ MOST_ITEMS = 10_000
 
 def agreement(tx: Transaction, project: str, queue: str, limit: int = MOST_ITEMS) -> Agreement:
     """How far the reviewers of a queue agree, and how often each is wrong, from its latest ``limit`` items
-    that took effect."""
-    return agreement_of(queue, tx.reviews.judged(project, queue, limit))
+    that took effect. And how many gold items each was given: whoever claims by name only is given none."""
+    return agreement_of(queue, tx.reviews.judged(project, queue, limit), tx.gold.seen(project, queue))
 
 
 def trail(

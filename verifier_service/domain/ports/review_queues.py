@@ -60,6 +60,14 @@ class GoldItems(Protocol):
         count for the same reviewer wait until the transaction ends."""
         ...
 
+    def taken(self, project: str, queue: str, reviewer: str) -> int:
+        """How many items of a queue a reviewer has taken, see ``turn``."""
+        ...
+
+    def seen(self, project: str, queue: str) -> dict[str, int]:
+        """How many gold items of a queue each reviewer was given, whatever became of them."""
+        ...
+
     def unseen(self, project: str, queue: str, reviewer: str) -> list[str]:
         """Ids of up to 1,000 items in use that this reviewer was never given, oldest first."""
         ...

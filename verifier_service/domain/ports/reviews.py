@@ -18,6 +18,13 @@ class Offer(NamedTuple):
     assigned: bool
 
 
+class InHand(NamedTuple):
+    """Ids of what a reviewer holds, and of what is kept for them."""
+
+    held: frozenset[str]
+    kept: frozenset[str]
+
+
 class Frame(NamedTuple):
     """What was frozen on an item, its stored state, and the pk of its check (``None``: a gold one)."""
 
@@ -84,8 +91,10 @@ class Reviews(Protocol):
         state: str | None,
         limit: int,
         assigned_to: str | None = None,
+        after: str | None = None,
     ) -> list[Review]:
-        """Items, oldest first. ``state`` may be ``disputed``."""
+        """Items, oldest first, from the one behind ``after``. ``state`` may be ``disputed``. Raises
+        ``NotFound`` where there is no such item ``after``."""
         ...
 
     def submitted(self, project: str, review: str, reviewer: str) -> bool:
@@ -94,8 +103,8 @@ class Reviews(Protocol):
 
     def next(self, project: str, *, reviewer: str, queue: str | None) -> Offer | None:
         """The best free item, locked: what is kept for the reviewer, then what has waited too long, then by
-        value and age. Not what the reviewer has voted on, skipped or submitted; and while others claim an
-        item it is passed over."""
+        value and age. Not what the reviewer has voted on or submitted, nor what they have skipped unless it
+        is kept for them; and while others claim an item it is passed over."""
         ...
 
     def claim(
@@ -108,8 +117,8 @@ class Reviews(Protocol):
         minutes: float | None,
         offered: bool = False,
     ) -> Review | None:
-        """Reserve an item for one reviewer, by default for as long as its queue says; two concurrent calls
-        never get the same one.
+        """Reserve an item for one reviewer, by default and at most for as long as its queue says; two
+        concurrent calls never get the same one.
 
         A named item that is not free raises ``Conflict``; with no item free returns ``None``. An item
         on which this reviewer has already voted is not offered again, and one that the reviewer submitted
@@ -118,8 +127,17 @@ class Reviews(Protocol):
         """
         ...
 
+    def in_hand(self, project: str, reviewer: str) -> InHand:
+        """What a reviewer has; others who ask for the same reviewer wait until the transaction ends."""
+        ...
+
+    def known(self, project: str, reviewer: str) -> bool:
+        """Whether this person has ever claimed, or voted on, an item of the project."""
+        ...
+
     def renew(self, project: str, review: str, reviewer: str, minutes: float | None) -> Review:
-        """Extend a claim that holds. Raises ``Conflict`` otherwise."""
+        """Extend a claim that holds, as ``claim`` does, to a day from the claim at most. ``Conflict``
+        otherwise."""
         ...
 
     def decide(
@@ -134,7 +152,8 @@ class Reviews(Protocol):
         ...
 
     def release(self, project: str, review: str, reviewer: str) -> Review:
-        """Free the reviewer's claim, or undo the reviewer's decision within its grace.
+        """Free the reviewer's claim, or undo the reviewer's decision within its grace; a claim of somebody
+        else goes on.
 
         Raises ``Conflict`` when there is nothing to release.
         """
