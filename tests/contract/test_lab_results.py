@@ -88,7 +88,7 @@ def answered(store: SqlStore, target: Target, *, import_id: str = "i") -> None:
     with store.begin() as tx:
         tx.lab_results.add(PROJECT, done(import_id), KEY)
         assert tx.checks.answer({target.check: lab_evidence(target.key, 1.0)}) == {target.check}
-        assert tx.reviews.close_free([target.check]) == 1
+        assert tx.reviews.close_free(PROJECT, [target.review]) == 1
         tx.demands.satisfy([target.check])
         assert tx.lab_results.keep(PROJECT, import_id, {target.check: value()}) == 1
 
@@ -169,15 +169,15 @@ def test_an_item_that_somebody_holds_or_voted_on_is_not_closed(store: SqlStore) 
     target = waiting(store)
     with store.begin() as tx:
         tx.reviews.claim(PROJECT, reviewer="ann", queue=None, review=target.review, minutes=5.0)
-        assert tx.reviews.close_free([target.check]) == 0
+        assert tx.reviews.close_free(PROJECT, [target.review]) == 0
         tx.reviews.release(PROJECT, target.review, "ann")
         decision = ReviewDecision(reviewer="bob", verdict="accept")
         tx.reviews.claim(PROJECT, reviewer="bob", queue=None, review=target.review, minutes=5.0)
         tx.reviews.decide(PROJECT, target.review, decision, 60.0)
-        assert tx.reviews.close_free([target.check]) == 0
+        assert tx.reviews.close_free(PROJECT, [target.review]) == 0
         tx.reviews.release(PROJECT, target.review, "bob")
-        assert tx.reviews.close_free([target.check]) == 1
-        assert tx.reviews.close_free([target.check]) == 0
+        assert tx.reviews.close_free(PROJECT, [target.review]) == 1
+        assert tx.reviews.close_free(PROJECT, [target.review]) == 0
     with store.read() as tx:
         assert tx.reviews.get(PROJECT, target.review).state is ReviewState.EFFECTIVE
 
