@@ -161,7 +161,7 @@ def test_the_worklist_comes_back_filled_in(told: Story) -> None:
         == "review,run,trajectory,candidate,quantity,value,unit,sigma,replicate,verdict,reason,deadline"
     )
     assert len(lines) == 5
-    filled = [line.replace(f"{QUANTITY},,1,", f"{QUANTITY},6.5,1,0.2") for line in lines[:3]]
+    filled = [line.replace(f'"{QUANTITY}",,1,', f"{QUANTITY},6.5,1,0.2") for line in lines[:3]]
     done = sent(told, "\r\n".join([*filled, *lines[3:]]))
     assert statuses(done) == {2: "accepted", 3: "accepted", 4: "empty"}
     assert len(requested(told).split("\r\n")) == 3
@@ -172,7 +172,7 @@ def test_sorted_columns_do_not_give_one_molecules_value_to_another(told: Story) 
     wait_at_lab(told, 2)
     header, first, second, _ = requested(told).split("\r\n")
     swapped = [first.split(",")[0], *second.split(",")[1:]]
-    done = sent(told, "\n".join([header, ",".join(swapped).replace(f"{QUANTITY},,", f"{QUANTITY},5,")]))
+    done = sent(told, "\n".join([header, ",".join(swapped).replace(f'"{QUANTITY}",,', f"{QUANTITY},5,")]))
     assert codes(done) == {2: [("target_mismatch", "review", None)]}
 
 

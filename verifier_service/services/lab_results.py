@@ -186,8 +186,8 @@ def _note_raw(tx: Transaction, project: str, texts: Collection[str], found: Dire
         return
     waiting = tx.lab_results.waiting(project, None, RAW_SEARCHED)
     for target, text in written(tx, project, waiting).items():
-        if text in texts:
-            found.candidates.setdefault(text, []).append(target)
+        if (trimmed := text.strip()) in texts:
+            found.candidates.setdefault(trimmed, []).append(target)
 
 
 def written(tx: Transaction, project: str, targets: Sequence[Target]) -> dict[Target, str]:
