@@ -22,6 +22,7 @@ from verifier_service.domain.reviews import Vote
 LEAST_FREEDOM = 5  # differences between people before their scatter is believed
 MOST_DOUBT = 0.5  # a verdict that says nothing
 TAIL = 0.05
+COUNTED = 500  # latest items of a queue that its people's noise is taken from
 
 Quantity = tuple[str, str]  # name, unit
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Select, Update, and_, not_, or_, select
@@ -74,6 +74,12 @@ class DeskRows:
 
     def _note(self, row: Row[Any], kind: Act, actor: str, detail: JsonObject | None = None) -> None:
         self._trail.note(row.project, kind, actor, queue=row.queue, review=row.id, detail=detail)
+
+    def _note_each(
+        self, rows: Iterable[Row[Any]], kind: Act, actor: str, details: Mapping[str, JsonObject]
+    ) -> None:
+        for row in sorted(rows, key=lambda row: str(row.id)):
+            self._note(row, kind, actor, details.get(row.id))
 
     def _told(
         self, changed: Update, kind: Act, actor: str = SERVICE, detail: JsonObject | None = None

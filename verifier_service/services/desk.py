@@ -29,7 +29,7 @@ from verifier_service.domain.ports.reviews import Offer
 from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.review_queues import MOST_HELD, queue_of, require_fit, require_unit
 from verifier_service.domain.review_votes import tally
-from verifier_service.domain.reviewer_error import Noise, doubt_of, grades, noise_of, with_noise
+from verifier_service.domain.reviewer_error import COUNTED, Noise, doubt_of, grades, noise_of, with_noise
 from verifier_service.domain.reviews import (
     ClaimRequest,
     Review,
@@ -43,7 +43,6 @@ from verifier_service.domain.states import CheckState
 
 log = logging.getLogger(__name__)
 
-COUNTED = 500  # latest items of a queue that its people's noise is taken from
 NOT_JUDGEABLE = "not_judgeable"
 Whom = Literal["me", "others", "back"]
 

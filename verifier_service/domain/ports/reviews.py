@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import NamedTuple, Protocol
+from collections.abc import Collection, Mapping
+from typing import NamedTuple, Protocol, TypeAlias
 
+from verifier_service.domain.records import JsonObject
+from verifier_service.domain.review_trail import SERVICE
 from verifier_service.domain.review_votes import Judged
 from verifier_service.domain.reviews import Review, ReviewDecision, ReviewState
+
+Details: TypeAlias = Mapping[str, JsonObject]  # of acts, by item
 
 
 class Offer(NamedTuple):
@@ -193,9 +197,15 @@ class Reviews(Protocol):
         """Let open items that have waited for longer than their queue allows go before others; how many."""
         ...
 
-    def close_free(self, checks: Collection[int]) -> int:
-        """Mark the open items of checks that a file has answered as ``effective``, and say how many: items
-        that somebody claims, has voted on or that have ended stay as they are."""
+    def close_free(
+        self, project: str, reviews: Collection[str], *, by: str = SERVICE, details: Details | None = None
+    ) -> int:
+        """Mark open items that a file has answered as ``effective``, and say how many: items that somebody
+        claims, has voted on or that have ended stay as they are. ``details`` of the acts, by item."""
+        ...
+
+    def note_amended(self, project: str, reviews: Collection[str], *, by: str, details: Details) -> None:
+        """Note in the trail that a file has amended what a file had said of these items."""
         ...
 
     def close(self, check: int, state: str, *, by: str = "service", reason: str = "") -> None:

@@ -1,6 +1,6 @@
 """Gold items that are held as others are, claims that end, lists by age
 
-Revision 0017f.
+Revision 0018.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision: str = "0017f"
-down_revision: str | None = "0016"
+revision: str = "0018"
+down_revision: str | None = "0017"
 branch_labels: str | None = None
 depends_on: str | None = None
 
