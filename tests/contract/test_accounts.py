@@ -154,6 +154,10 @@ def test_failures_lock_for_longer_and_are_forgotten(store: SqlStore) -> None:
         tx.sign_ins.fail("login:x", THROTTLE)
     alter(store, "UPDATE sign_in_failures SET last_at = last_at - 7200")
     with store.begin() as tx:
+        tx.sign_ins.fail("address:z", THROTTLE)
+        assert tx.sign_ins.failures("login:x").times == 1, (
+            "what is forgotten sooner takes only its own kind"
+        )
         assert tx.sign_ins.fail("login:z", THROTTLE).times == 1
         assert tx.sign_ins.failures("login:x").times == 0
 
@@ -230,6 +234,8 @@ def test_the_setup_link_is_for_a_service_without_admin(store: SqlStore) -> None:
             accounts.set_up(tx, token, wanted, "hash")
         assert accounts.make_setup_link(tx, PROJECT) is None
         tx.tickets.add(TicketKind.SETUP, accounts.token_hash("left"), ttl_s=HOUR, body=PROJECT)
+        with pytest.raises(LinkRefused, match="has an admin"):
+            accounts.look_at_link(tx, TicketKind.SETUP, "left")
         with pytest.raises(LinkRefused, match="has an admin"):
             accounts.set_up(tx, "left", NewUser(login="r2", name="R", role="admin"), "hash")
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import subprocess
 import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import pytest
 
@@ -49,6 +51,58 @@ def test_a_head_that_does_not_end_is_not_waited_for(
                 assert hangs_up(slow)
         with server.client() as client:
             assert client.get("/healthz").status_code == 200
+
+
+FORM = (
+    b"POST /ui/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+    b"Content-Length: 6000\r\n\r\n"
+)
+CHUNKED = FORM.replace(b"Content-Length: 6000", b"Transfer-Encoding: chunked")
+
+
+def sent_slowly(place: SplitResult, head: bytes, pieces: list[bytes]) -> bytes:
+    """What comes back for a request whose body is sent in pieces, ten a second, until it is answered."""
+    with socket.create_connection((str(place.hostname), place.port or 0)) as slow:
+        slow.sendall(head)
+        for piece in pieces:
+            time.sleep(0.1)
+            if select.select([slow], [], [], 0)[0]:
+                break
+            slow.sendall(piece)
+        slow.settimeout(patience(10))
+        return slow.recv(65_536)
+
+
+def test_a_body_that_trickles_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_BODY_S", "1")
+    with running(tmp_path, module="tests.support.few_files") as server:
+        place = urlsplit(server.url)
+        for head, piece in ((FORM, b"a"), (CHUNKED, b"1\r\na\r\n"), (FORM, b"")):
+            answer = sent_slowly(place, head, [piece] * 200)
+            assert answer.startswith(b"HTTP/1.1 408 "), answer
+            assert b"body_too_slow" in answer
+            assert b"connection: close" in answer
+        steady = sent_slowly(place, FORM, [b"a" * 250] * 24)
+        assert steady.startswith(b"HTTP/1.1 403 "), "slow, but at more than the least rate"
+        with server.client() as client:
+            assert client.get("/healthz").status_code == 200
+        assert "Traceback" not in server.log()
+
+
+def test_bodies_that_do_not_end_take_nothing_from_those_who_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEST_FILES", str(FILES))
+    monkeypatch.setenv("TEST_BODY_S", "600")
+    with running(tmp_path, module="tests.support.few_files") as server, ExitStack() as stack:
+        place = urlsplit(server.url)
+        for _ in range(FILES - connections.OUR_FILES + 50):
+            slow = socket.create_connection((str(place.hostname), place.port or 0))
+            stack.callback(slow.close)
+            slow.sendall(FORM + b"csrf=")
+        for _ in range(3):
+            with server.client() as client:
+                assert client.get("/v1/runs").status_code == 200
 
 
 def hangs_up(connection: socket.socket) -> bool:

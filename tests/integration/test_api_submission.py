@@ -48,6 +48,28 @@ def test_results_come_in_input_order_with_their_rewards(client: httpx.Client) ->
     assert results[4]["reward"]["reason"]["code"] == "rejected"
 
 
+@pytest.mark.parametrize("name", [".", ".."])
+def test_an_id_that_is_another_place_in_a_path_is_taken_nowhere(client: httpx.Client, name: str) -> None:
+    """Links to it would lead browsers elsewhere."""
+    [by_id, by_group] = post(
+        client, fresh(), {**identity("CCO"), "id": name}, identity("CCO", group=name)
+    ).json()["results"]
+    assert [(one["status"], one["error"]["field"]) for one in (by_id, by_group)] == [
+        ("invalid", "id"),
+        ("invalid", "group"),
+    ]
+    dots = name.replace(".", "%2e")
+    ladder = {**server.JUDGED, "name": name}
+    answers = [
+        client.put(f"/v1/runs/{dots}", json={}),
+        client.post(f"/v1/runs/{dots}/trajectories", json={"trajectories": []}),
+        client.put(f"/v1/ladders/{dots}", json=ladder),
+        client.put(f"/v1/review-queues/{dots}", json={"name": name}),
+    ]
+    assert [answer.status_code for answer in answers] == [422] * 4
+    assert {answer.json()["code"] for answer in answers} == {answers[0].json()["code"]}
+
+
 def test_same_content_is_a_duplicate_and_other_content_a_conflict(client: httpx.Client) -> None:
     run, item = fresh(), identity("CCO")
     first = submit(client, run, item, item, {**item, "answer": "CCC"})

@@ -126,7 +126,19 @@ async def _first_admin_from(tmp_path: Path) -> None:
         transport: Any = client._transport
         token = transport.app.state.context.accounts.make_setup_link()
         path = f"/ui/setup?token={token}"
+        client.base_url = httpx.URL("http://127.0.0.1:8321")
         assert (await client.get(path)).status_code == 200
+        for host in (
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "localhost@evil.example",
+            "[",
+            "10.0.0.1:80",
+        ):
+            rebound = await client.get(path, headers={"Host": host})
+            assert (rebound.status_code, "machine of the server" in rebound.text) == (404, True), host
+        for host in ("localhost:8321", "[::1]:8321", "LOCALHOST."):
+            assert (await client.get(path, headers={"Host": host})).status_code == 200, host
         for name in FORWARDING:
             passed_on = await client.get(path, headers={name: "127.0.0.1"})
             assert (passed_on.status_code, "machine of the server" in passed_on.text) == (404, True), name
@@ -136,8 +148,18 @@ async def _first_admin_from(tmp_path: Path) -> None:
                 for answer in (await other.get(path), await other.post("/ui/setup", data={"token": token})):
                     assert answer.status_code in (403, 404), peer
         loopback = httpx.ASGITransport(app=transport.app, client=("::1", 1))
-        async with httpx.AsyncClient(transport=loopback, base_url="http://verifier") as own:
+        async with httpx.AsyncClient(transport=loopback, base_url="http://localhost") as own:
             assert (await own.get(path)).status_code == 200
+
+
+def test_an_unused_link_opens_nothing_once_there_is_an_admin(tmp_path: Path) -> None:
+    with server.running(tmp_path) as fresh_server:
+        page = f"/ui/setup?token={token_of(setup_link(fresh_server))}"
+        who = Surfer(fresh_server.url)
+        assert who.get(page).status_code == 200
+        newcomer(fresh_server, "admin")
+        late = who.get(page)
+        assert (late.status_code, "has an admin already" in late.text) == (404, True)
 
 
 def test_an_admin_adds_somebody_who_sets_a_password_through_a_link(site: Server, admin: Surfer) -> None:
@@ -319,10 +341,32 @@ def test_what_cannot_be_a_login_is_nobodys(site: Server, login: str) -> None:
     assert Surfer(site.url).sign_in(login).status_code == 401
 
 
-def test_strangers_send_small_forms(site: Server) -> None:
+@pytest.mark.parametrize("where", ["field", "header"])
+def test_strangers_send_small_forms(site: Server, where: str) -> None:
+    """Wherever the token comes."""
     who = Surfer(site.url)
+    token = who.token("/ui/login")
+    headers = {"X-CSRF-Token": token} if where == "header" else {}
     for form in ({"login": "x" * 10_000}, {f"f{number}": "x" for number in range(50)}):
-        assert who.post("/ui/login", form, page="/ui/login").status_code == 400
+        whole: dict[str, str] = {"csrf": token, **form} if where == "field" else {**form}
+        as_parts: Any = [(name, (None, value)) for name, value in whole.items()]
+        assert who.http.post("/ui/login", files=as_parts, headers=headers).status_code == 400
+
+
+@pytest.mark.parametrize("charset", ["undefined", "idna", "raw_unicode_escape", "hex", "utf-7", "latin-1"])
+@pytest.mark.parametrize("where", ["field", "header"])
+def test_a_form_is_written_in_utf_8(site: Server, charset: str, where: str) -> None:
+    who = Surfer(site.url)
+    token = who.token("/ui/login")
+    head = b'--b\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
+    parts = {b"csrf": token.encode(), b"login": b"xn--a \\ud800"}
+    body = b"".join(head % one for one in parts.items()) + b"--b--\r\n"
+    headers = {"X-CSRF-Token": token} if where == "header" else {}
+    kind = "multipart/form-data; boundary=b; charset="
+    answer = who.http.post("/ui/login", content=body, headers={**headers, "Content-Type": kind + charset})
+    assert (answer.status_code, "UTF-8" in answer.text) == (400, True)
+    answer = who.http.post("/ui/login", content=body, headers={**headers, "Content-Type": kind + "UTF-8"})
+    assert answer.status_code == 422, "which says that the password is missing"
 
 
 def test_single_sign_on_that_is_half_set_up_stops_the_start(tmp_path: Path) -> None:

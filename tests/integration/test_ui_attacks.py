@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -48,6 +49,17 @@ ELSEWHERE = [
     "",
     "/ui/" + "x" * 3_000,
     "/ui/ä",
+    "/ui/%2e%2e/docs",
+    "/ui/%252e%252e/docs",
+    "/ui/%25252e%25252e/docs",
+    "/ui/.%2E/docs",
+    "/ui/x/%2e./%2e./docs",
+    "/ui/x%2f..%2f..%2fdocs",
+    "/ui/%2fevil.example",
+    "/ui/%5c..%5cdocs",
+    "/ui/%250d%250aSet-Cookie: a=b",
+    "/ui/%3f/../../docs",
+    "/ui/./access",
 ]
 
 
@@ -136,10 +148,14 @@ def test_signing_in_never_leads_elsewhere(target: str, site: Server) -> None:
 
 def test_signing_in_leads_where_one_wanted_to_go(site: Server) -> None:
     login = newcomer(site, "admin")
-    for target, expected in (("/ui/access?x=1", "/ui/access?x=1"), ("//evil.example", "/ui/")):
+    for target, expected in (
+        ("/ui/access?x=1", "/ui/access?x=1"),
+        ("/ui/runs/a%2Fb..c/trajectories/x%252Fy?next=..#end",) * 2,
+        ("//evil.example", "/ui/"),
+    ):
         who = Surfer(site.url)
         assert who.sign_in(login, next=target).headers["location"] == expected
-        assert who.get(f"/ui/login?next={target}").headers["location"] == expected
+        assert who.get(f"/ui/login?next={quote(target)}").headers["location"] == expected
     gone = Surfer(site.url).get("/ui/access?x=%2F%2Fevil.example").headers["location"]
     assert gone == "/ui/login?next=%2Fui%2Faccess%3Fx%3D%252F%252Fevil.example"
 

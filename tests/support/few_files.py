@@ -9,12 +9,13 @@ import os
 import resource
 import sys
 
-from verifier_service.api import connections
+from verifier_service.api import connections, slow_bodies
 from verifier_service.app import main
 
 if __name__ == "__main__":
     if "TEST_FILES" in os.environ:
         files = int(os.environ["TEST_FILES"])
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+    slow_bodies.BODY_S = float(os.environ.get("TEST_BODY_S", slow_bodies.BODY_S))
     connections.HEAD_S = float(os.environ.get("TEST_HEAD_S", connections.HEAD_S))
     sys.exit(main())

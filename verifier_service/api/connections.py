@@ -13,7 +13,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from verifier_service.api.stalled import Impatient
+from verifier_service.api.slow_bodies import Paced
 
 log = logging.getLogger(__name__)
 
@@ -37,16 +37,17 @@ def raise_file_limit() -> int:
 def protocol(limit: int) -> type[HttpToolsProtocol]:
     """The HTTP protocol of a server with at most ``limit`` connections. One more takes the place of the one
     that has been silent for longest, and is closed where all are at work; and so are those that do not send
-    the head of a request in time."""
+    the head of a request in time. Silent is who has not sent the whole of a request, since its body last
+    came on."""
     silent: dict[HttpToolsProtocol, None] = {}
 
-    class Bounded(Impatient):
+    class Bounded(Paced):
         _head_due: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             if len(self.connections) > limit:
-                oldest = next(iter(silent), self)
+                oldest = next((one for one in silent if not one.flow.read_paused), self)
                 silent.pop(oldest, None)
                 oldest.transport.abort()
             self._expect_head()
@@ -63,6 +64,13 @@ def protocol(limit: int) -> type[HttpToolsProtocol]:
         def on_headers_complete(self) -> None:
             self._head_came()
             super().on_headers_complete()
+
+        def body_moved(self) -> None:
+            silent.pop(self, None)
+            silent[self] = None
+
+        def body_ended(self) -> None:
+            silent.pop(self, None)
 
         def _expect_head(self) -> None:
             silent[self] = None

@@ -113,6 +113,15 @@ def problem(status: int, code: str, detail: str, **extra: Any) -> Response:
     return Response(content, status_code=status, media_type=MEDIA_TYPE, headers=extra.get("headers"))
 
 
+def body_too_slow() -> bytes:
+    """The whole answer, as it goes over a connection that ends with it."""
+    status = HTTPStatus.REQUEST_TIMEOUT
+    made = problem(status, "body_too_slow", "the body of the request came too slowly")
+    headers = [*made.raw_headers, (b"connection", b"close")]
+    lines = [f"HTTP/1.1 {status} {status.phrase}".encode(), *(b": ".join(header) for header in headers)]
+    return b"\r\n".join((*lines, b"", bytes(made.body)))
+
+
 def of_error(error: VerificationError) -> Response:
     """The response to a domain error."""
     status = next(found for kind, found in STATUSES.items() if isinstance(error, kind))

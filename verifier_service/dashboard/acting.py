@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
-from fastapi import Depends, Request
+from fastapi import Depends
 from starlette.datastructures import FormData
 
 from verifier_service.bootstrap import Service
-from verifier_service.dashboard.sessions import LIMITS, InService, Visiting
+from verifier_service.dashboard.sessions import InService, Visiting, read_form
 from verifier_service.domain.accounts import Viewer
 from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.runs import Key
@@ -63,13 +63,7 @@ def acting(visit: Visiting, service: InService) -> Acting:
 InActing = Annotated[Acting, Depends(acting)]
 
 
-async def sent_form(request: Request) -> FormData:
-    """The form as it was sent, under the limits of the guard, which has read it unless its token came in a
-    header."""
-    return await request.form(**LIMITS)
-
-
-SentForm = Annotated[FormData, Depends(sent_form)]
+SentForm = Annotated[FormData, Depends(read_form)]
 
 
 def text_of(form: FormData, name: str, most: int = 20_000) -> str:

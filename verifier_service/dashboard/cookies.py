@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from fastapi import Request, Response
 
@@ -62,14 +62,27 @@ def said(request: Request) -> str | None:
 
 
 def safe_next(target: str | None) -> str:
-    """A page of ours to go on with: a plain path below ``/ui/``, else the start."""
-    if not target or len(target) > MAX_NEXT or not target.isascii() or not target.isprintable():
+    """A page of ours to go on with: a plain path below ``/ui/``, else the start.
+
+    A path is looked at as it is and as it reads however often it is decoded: browsers decode dots before
+    they walk a path, and who passes it on may have decoded it once more.
+    """
+    if not target or len(target) > MAX_NEXT or "\\" in target or " " in target:
         return HOME
-    parts = urlsplit(target)
-    elsewhere = parts.scheme or parts.netloc or "\\" in target or " " in target
-    if elsewhere or not target.startswith(HOME) or target.startswith("/ui//") or ".." in parts.path:
-        return HOME
-    return target
+    path = target.partition("?")[0].partition("#")[0]
+    while _is_ours(path):
+        decoded = unquote(path)
+        if decoded == path:
+            return target if target.isascii() and target.isprintable() else HOME
+        path = decoded
+    return HOME
+
+
+def _is_ours(path: str) -> bool:
+    """Whether this is a path below ``/ui/`` wherever it is walked."""
+    walks = any(part in (".", "..") for part in path.split("/"))
+    plain = path.isprintable() and not any(sign in path for sign in "\\?#")
+    return path.startswith(HOME) and not path.startswith(HOME + "/") and plain and not walks
 
 
 def _name(request: Request, kind: str) -> str:

@@ -14,10 +14,11 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse, RedirectResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from verifier_service.dashboard.cookies import HOME, safe_next
 from verifier_service.dashboard.pages import render
-from verifier_service.dashboard.sessions import FormRefused, SignInNeeded, office_of, visit_of
+from verifier_service.dashboard.sessions import FormRefused, NotUtf8, SignInNeeded, office_of, visit_of
 from verifier_service.dashboard.sizes import TooMuch
 from verifier_service.domain.accounts import Viewer
 from verifier_service.domain.errors import (
@@ -63,6 +64,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(VerificationError, _of_domain)
     app.add_exception_handler(RequestValidationError, _bad_request)
     app.add_exception_handler(HTTPException, _of_framework)
+    app.add_exception_handler(ClientDisconnect, _nobody_there)
     app.add_exception_handler(Exception, _unexpected)
 
 
@@ -87,6 +89,11 @@ async def _sign_in(request: Request, error: Exception) -> Response:
     return RedirectResponse(f"/ui/login{suffix}", status_code=303)
 
 
+async def _nobody_there(_request: Request, _error: Exception) -> Response:
+    """The browser left before its form was here; nobody reads this."""
+    return Response(status_code=int(HTTPStatus.BAD_REQUEST))
+
+
 async def _of_domain(request: Request, error: Exception) -> Response:
     raised = cast(VerificationError, error)
     step = next((text for kind, text in NEXT_STEPS.items() if isinstance(raised, kind)), "")
@@ -108,6 +115,8 @@ async def _of_framework(request: Request, error: Exception) -> Response:
     status = raised.status_code
     if isinstance(error, TooMuch):
         message, step = error.detail, "Nothing was stored. Send less."
+    elif isinstance(error, NotUtf8):
+        message, step = error.detail, "Send it from the page itself."
     elif status == HTTPStatus.NOT_FOUND:
         message, step = "there is no such page", NEXT_STEPS[NotFound]
     else:

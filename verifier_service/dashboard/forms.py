@@ -10,7 +10,7 @@ from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from starlette.datastructures import FormData
 
-from verifier_service.dashboard.sessions import TOKEN_FIELD
+from verifier_service.dashboard.sessions import TOKEN_FIELD, read_form
 from verifier_service.domain.errors import InvalidInput
 
 M = TypeVar("M", bound=BaseModel)
@@ -36,7 +36,7 @@ def form_of(model: type[M]) -> Callable[[Request], Awaitable[Filled[M]]]:
     may come several times."""
 
     async def filled(request: Request) -> Filled[M]:
-        return Filled(model, _raw(model, await request.form()))
+        return Filled(model, _raw(model, await read_form(request)))
 
     return filled
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import ValidationError
 from starlette.datastructures import FormData, UploadFile
 
 from verifier_service.bootstrap.lab_results import import_lab_results
-from verifier_service.dashboard.acting import Acting, InActing, sent_form, text_of
+from verifier_service.dashboard.acting import Acting, InActing, SentForm, text_of
 from verifier_service.dashboard.errors import status_of
 from verifier_service.dashboard.lab_words import what_to_do
 from verifier_service.dashboard.pages import render
@@ -33,6 +33,7 @@ from verifier_service.domain.errors import (
 from verifier_service.domain.lab_results import ImportState, LabImport, NewLabResults, RowStatus
 from verifier_service.domain.lab_senders import of_viewer
 from verifier_service.domain.lab_sheets import MAX_FILE_BYTES
+from verifier_service.domain.trajectories import ID_PATTERN
 from verifier_service.lab_files.sheets import sheet_of
 from verifier_service.services import desk_pages
 from verifier_service.services.lab_requests import worklist
@@ -63,9 +64,7 @@ def lab_page(request: Request, _viewer: Operating, act: InActing) -> Response:
 
 
 @router.post("/results")
-def upload(
-    request: Request, _viewer: Operating, act: InActing, form: Annotated[FormData, Depends(sent_form)]
-) -> Response:
+def upload(request: Request, _viewer: Operating, act: InActing, form: SentForm) -> Response:
     """Check a file, or import it when it is the one that was checked. A part of the page for scripts."""
     try:
         chosen = _chosen(form, act.login)
@@ -92,7 +91,7 @@ def one_import(
     request: Request,
     _viewer: Operating,
     act: InActing,
-    id: Annotated[str, Path(max_length=200, pattern=r"^[A-Za-z0-9._:@/+\-]{1,200}$")],
+    id: Annotated[str, Path(pattern=ID_PATTERN)],
 ) -> Response:
     """One import and what became of its rows."""
     with act.service.store.read() as tx:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ipaddress import ip_address
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import Field
@@ -12,7 +13,7 @@ from verifier_service.dashboard.cookies import HOME
 from verifier_service.dashboard.errors import status_of
 from verifier_service.dashboard.forms import Filled, form_of
 from verifier_service.dashboard.pages import base_of, render
-from verifier_service.dashboard.sessions import InOffice, InPlace
+from verifier_service.dashboard.sessions import InOffice, InPlace, office_of
 from verifier_service.dashboard.sign_in import enter
 from verifier_service.domain.accounts import Login, Name, Password, TicketKind
 from verifier_service.domain.errors import Conflict, InvalidInput, LinkRefused
@@ -44,14 +45,28 @@ class NewPassword(Form):
 
 def from_this_machine(request: Request) -> None:
     """Raise ``LinkRefused`` unless the connection itself comes from this machine: what a proxy passes on
-    does not, whatever its headers say."""
+    does not, whatever its headers say. Nor does a page whose name was made to lead here (DNS rebinding):
+    the host asked for is this machine, or the one that the server was told to serve on."""
     peer = request.client.host if request.client is not None else ""
-    try:
-        local = ip_address(peer).is_loopback
-    except ValueError:
-        local = False
+    asked = _name_of(request.headers.get("Host", ""))
+    bound = office_of(request).service.settings.host.lower()
+    local = _is_loopback(peer) and (asked in ("localhost", bound) or _is_loopback(asked))
     if not local or any(name in request.headers for name in FORWARDING):
         raise LinkRefused("not_local", "this link opens only in a browser on the machine of the server")
+
+
+def _name_of(host: str) -> str:
+    try:
+        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 @router.get("/setup", dependencies=[Depends(from_this_machine)])

@@ -9,10 +9,14 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Annotated
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
+from python_multipart.multipart import parse_options_header
+from starlette.datastructures import FormData
+from starlette.exceptions import HTTPException
 
 from verifier_service.bootstrap import Service
 from verifier_service.bootstrap.accounts import Accounts, Place
@@ -50,6 +54,14 @@ class FormRefused(Forbidden):
 
     def __init__(self, detail: str) -> None:
         super().__init__("form_refused", detail)
+
+
+class NotUtf8(HTTPException):
+    """A form that says that it is written in something else than UTF-8. Codecs beside those of texts, which
+    Python has as well, fail in ways that no parser of forms expects."""
+
+    def __init__(self) -> None:
+        super().__init__(HTTPStatus.BAD_REQUEST, "the form is not written in UTF-8")
 
 
 def office_of(request: Request) -> Office:
@@ -92,9 +104,7 @@ async def guard(request: Request, visit: MaybeVisit) -> None:
     expected = [] if visit is None else [visit.csrf]
     if public and (anonymous := read_cookie(request, FORM)):
         expected.append(anonymous)
-    sent = request.headers.get(TOKEN_HEADER) or await _token_field(
-        request, OF_STRANGERS if public else LIMITS
-    )
+    sent = request.headers.get(TOKEN_HEADER) or await _token_field(request)
     if not any(hmac.compare_digest(one.encode(), sent.encode()) for one in expected):
         raise FormRefused("this form is out of date: reload the page and try again")
 
@@ -160,7 +170,14 @@ def _require_own_origin(request: Request) -> None:
         raise FormRefused("this was sent from another site")
 
 
-async def _token_field(request: Request, limits: dict[str, int]) -> str:
-    form = await request.form(**limits)
-    value = form.get(TOKEN_FIELD)
+async def read_form(request: Request) -> FormData:
+    """The form as it was sent, under the limits of its page. Raises ``NotUtf8``."""
+    _, given = parse_options_header(request.headers.get("Content-Type", ""))
+    if given.get(b"charset", b"utf-8").lower() not in (b"utf-8", b"utf8"):
+        raise NotUtf8
+    return await request.form(**(OF_STRANGERS if request.url.path in PUBLIC else LIMITS))
+
+
+async def _token_field(request: Request) -> str:
+    value = (await read_form(request)).get(TOKEN_FIELD)
     return value if isinstance(value, str) else ""

@@ -12,13 +12,13 @@ from verifier_service.domain.insight import PricePoint
 from verifier_service.domain.records import Record
 from verifier_service.domain.runs import Account
 from verifier_service.domain.states import RewardStatus
-from verifier_service.domain.trajectories import ID_PATTERN
+from verifier_service.domain.trajectories import ID_PREFIX_PATTERN
 
 BINS = 20
 PENDING = "pending"  # the status of trajectories that have no record yet
 
 ListedStatus = Literal["pending", "unscored", "provisional", "final", "retracted"]
-GroupPrefix = Annotated[str, Field(pattern=ID_PATTERN)]
+GroupPrefix = Annotated[str, Field(pattern=ID_PREFIX_PATTERN)]
 
 
 class TrajectoryLine(Record):

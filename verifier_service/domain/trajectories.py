@@ -11,7 +11,11 @@ from verifier_service.domain.records import JsonObject, JsonValue, Request
 MAX_TURNS = 20_000
 MAX_CALLS_PER_TURN = 256
 MAX_ANSWER_CHARS = 1_000_000
-ID_PATTERN = r"^[A-Za-z0-9._:@/+\-]{1,200}$"
+_NO_DOT, _ANY = r"[A-Za-z0-9_:@/+\-]", r"[A-Za-z0-9._:@/+\-]"
+# All but ``.`` and ``..``, which name another place in a path. Without look-ahead: not every reader of our
+# description knows it.
+ID_PATTERN = rf"^({_NO_DOT}{_ANY}{{0,199}}|\.{_NO_DOT}{_ANY}{{0,198}}|\.\.{_ANY}{{1,198}})$"
+ID_PREFIX_PATTERN = rf"^{_ANY}{{1,200}}$"
 
 Identifier = Annotated[str, Field(pattern=ID_PATTERN)]
 

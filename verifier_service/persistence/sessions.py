@@ -131,7 +131,8 @@ class SqlSignIns:
     def fail(self, subject: str, throttle: Throttle) -> Failures:
         now = self._db.now()
         known = sign_in_failures
-        self._db.run(delete(known).where(known.c.last_at < now - throttle.forget_s))
+        alike = known.c.subject.startswith(subject.partition(":")[0] + ":", autoescape=True)
+        self._db.run(delete(known).where(alike, known.c.last_at < now - throttle.forget_s))
         fresh = {"subject": subject, "failures": 0, "last_at": now, "locked_until": None}
         self._db.run(self._db.insert_new(known).values(fresh))
         counted = (

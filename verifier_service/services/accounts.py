@@ -120,19 +120,27 @@ def make_setup_link(tx: Transaction, project: str) -> str | None:
 def set_up(tx: Transaction, token: str, wanted: NewUser, password_hash: str) -> User:
     """Make the first admin with a link. Raises ``LinkRefused``, also where there is an admin by now."""
     project = take_link(tx, TicketKind.SETUP, token).body
-    if tx.users.admins(project):
-        raise LinkRefused("has_admin", "this service has an admin already: sign in, or ask one for a link")
+    _require_no_admin(tx, project)
     return add(tx, project, wanted, password_hash, "setup link")
 
 
 def look_at_link(tx: Transaction, kind: TicketKind, token: str) -> Ticket:
-    """What a link is for, without using it. Raises ``LinkRefused``."""
-    return _good(tx.tickets.find(kind, token_hash(token)))
+    """What a link is for, without using it. Raises ``LinkRefused``, also for the first admin where there is
+    an admin by now."""
+    ticket = _good(tx.tickets.find(kind, token_hash(token)))
+    if kind is TicketKind.SETUP:
+        _require_no_admin(tx, ticket.body)
+    return ticket
 
 
 def take_link(tx: Transaction, kind: TicketKind, token: str) -> Ticket:
     """Use a link up. Raises ``LinkRefused``."""
     return _good(tx.tickets.take(kind, token_hash(token)))
+
+
+def _require_no_admin(tx: Transaction, project: str) -> None:
+    if tx.users.admins(project):
+        raise LinkRefused("has_admin", "this service has an admin already: sign in, or ask one for a link")
 
 
 def _good(ticket: Ticket | None) -> Ticket:
