@@ -173,4 +173,5 @@ review_events = Table(
     Column("detail", Text),
     Index("ix_review_events_project", "project", "pk"),
     Index("ix_review_events_review", "review", "pk"),
+    Index("ix_review_events_actor", "project", "actor", "pk"),
 )

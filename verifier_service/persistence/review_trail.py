@@ -65,12 +65,16 @@ class SqlReviewTrail:
         queue: str | None = None,
         review: str | None = None,
         actor: str | None = None,
+        before: int | None = None,
     ) -> list[ReviewEvent]:
         found = select(_events).where(_events.c.project == project, _events.c.pk > after)
+        if before is not None:
+            found = found.where(_events.c.pk < before)
         wanted = ((_events.c.queue, queue), (_events.c.review, review), (_events.c.actor, actor))
         for column, value in wanted:
             if value is not None:
                 found = found.where(column == value)
+        order = _events.c.pk if before is None else _events.c.pk.desc()
         return [
             ReviewEvent(
                 seq=row.pk,
@@ -82,5 +86,5 @@ class SqlReviewTrail:
                 review=row.review,
                 detail=json.loads(row.detail) if row.detail else {},
             )
-            for row in self._db.all(found.order_by(_events.c.pk).limit(limit))
+            for row in self._db.all(found.order_by(order).limit(limit))
         ]

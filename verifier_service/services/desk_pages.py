@@ -68,6 +68,16 @@ def overview(tx: Transaction, project: str, reviewer: str) -> Overview:
     )
 
 
+def latest(tx: Transaction, project: str, reviewer: str) -> tuple[Review, Vote] | None:
+    """This person's latest decision, if it can be undone; nothing else of the desk is counted."""
+    now = tx.now()
+    for item in tx.desk_views.decided(project, reviewer, 1):
+        vote = own_vote(item, reviewer)
+        if vote is not None and undo_left(vote, now) > 0:
+            return item, vote
+    return None
+
+
 def _with_gold(tx: Transaction, project: str, reviewer: str, load: QueueLoad, share: float) -> QueueLoad:
     """The counts with the gold items that this person will be given among the others."""
     secret = tx.projects.secret(project)

@@ -31,6 +31,24 @@ def trail(
     return TrailPage(events=events, cursor=events[-1].seq if events else after, more=len(found) > limit)
 
 
+def trail_back(
+    tx: Transaction,
+    project: str,
+    *,
+    before: int,
+    limit: int,
+    queue: str | None = None,
+    review: str | None = None,
+    actor: str | None = None,
+) -> TrailPage:
+    """A page of what people did, latest first; ``cursor`` is where earlier acts go on."""
+    found = tx.trail.page(
+        project, after=0, before=before, limit=limit + 1, queue=queue, review=review, actor=actor
+    )
+    events = tuple(found[:limit])
+    return TrailPage(events=events, cursor=events[-1].seq if events else before, more=len(found) > limit)
+
+
 def trail_csv(page: TrailPage) -> str:
     """The page as CSV that no spreadsheet runs."""
     return as_csv(page.events)

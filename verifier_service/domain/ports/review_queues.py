@@ -102,7 +102,8 @@ class ReviewTrail(Protocol):
         queue: str | None = None,
         review: str | None = None,
         actor: str | None = None,
+        before: int | None = None,
     ) -> list[ReviewEvent]:
-        """Acts after a cursor, oldest first. One whose transaction is still open may come to stand before
-        acts that were read already."""
+        """Acts after a cursor, oldest first; with ``before`` those in front of it, latest first. One whose
+        transaction is still open may come to stand before acts that were read already."""
         ...
