@@ -253,3 +253,17 @@ def test_what_is_coming_falls_by_one_with_every_item(share: float) -> None:
         now = others + coming("s", "q", "ann", taken=taken, share=share, unseen=unseen, others=others)
         assert now == left - 1
     assert coming("s", "q", "ann", taken=0, share=share, unseen=9, others=0) == 0
+
+
+@pytest.mark.parametrize("then", ["release", "vote", "nothing"])
+def test_another_s_gold_item_is_refused_as_what_somebody_holds(store: SqlStore, then: str) -> None:
+    filled(store, GOLD, approvals=2)
+    known, other, _ = next_of_both(store)
+    held = act(store, "bob claim", other)
+    assert held[:2] == ("Conflict", "review_claimed")
+    if then != "nothing":
+        act(store, f"ann {then}", known)
+        assert states(store, known) == ["open"]
+    assert act(store, "bob claim", known) == held
+    offered = [take(store, "bob") for _ in range(4)]
+    assert known not in {item.id for item in offered if item is not None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contract.samples import ISSUED, PROJECT, alter, prepare
+from tests.contract.samples import ISSUED, PROJECT, again, alter, prepare, together
 from tests.support.desk import end_claims, read, take, vote, wanted
 from verifier_service.domain.accounts import Role
 from verifier_service.domain.errors import Conflict, InvalidInput, NotFound
@@ -225,3 +225,17 @@ def test_who_has_voted_is_known(store: SqlStore) -> None:
     vote(store, wanted(store, "1"), "ann")
     alter(store, "DELETE FROM review_turns")
     assert (refusal(store, "ann"), refusal(store, "bob")) == (None, "no_such_reviewer")
+
+
+def test_claims_at_the_same_moment_go_no_further(store: SqlStore) -> None:
+    prepare(store)
+    for n in range(6):
+        wanted(store, str(n))
+
+    def one(_: int) -> bool:
+        try:
+            return again(lambda: claim(store, "ann", most_held=2)) is not None
+        except Conflict:
+            return False
+
+    assert sum(together(6, one)) == 2

@@ -44,8 +44,9 @@ def reassign(
     """Keep items for one person for some hours, or for nobody; claims on them end. Scope: `operate`.
 
     Each by itself: an item that has ended, or that the person has voted on or submitted, is refused with a
-    code, and the others go on. 422 with `field` `to` for a person who may not review here: a user must be
-    enabled and have a role that reviews, other names must own a key or have reviewed before.
+    code, and the others go on. All are refused for a person who may not review here (`no_such_reviewer`,
+    `reviewer_disabled`, `not_a_reviewer`): a user must be enabled and have a role that reviews, other names
+    must own a key or have reviewed before.
     """
     return events.reassign(context.service, caller, wanted.reviews, wanted.to, wanted.hours, wanted.reason)
 

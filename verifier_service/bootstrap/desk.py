@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from verifier_service.bootstrap.steps import Step
 from verifier_service.bootstrap.units import Service
-from verifier_service.domain.errors import Conflict, VerificationError
+from verifier_service.domain.errors import Conflict, InvalidInput, VerificationError
 from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.retractions import NewRetraction
 from verifier_service.domain.reviews import BulkAnswer, BulkItem, RetractRequest, Review
@@ -53,13 +53,16 @@ def withdraw(service: Service, key: Key, reviews: Sequence[str], reason: str) ->
 def reassign(
     service: Service, key: Key, reviews: Sequence[str], to: str | None, hours: float, reason: str
 ) -> BulkAnswer:
-    """Keep items for one person, or for nobody; each by itself. Raises ``InvalidInput`` for a person who
-    may not review here."""
+    """Keep items for one person, or for nobody; each by itself. All are refused for a person who may not
+    review here."""
 
     def work(tx: Transaction) -> list[BulkItem]:
         tx.reviews.through(key.id)
-        if to is not None:
-            require_reviewer(tx, key.project, to, field="to")
+        try:
+            if to is not None:
+                require_reviewer(tx, key.project, to, field="to")
+        except InvalidInput as error:
+            return [_refused(review, error) for review in reviews]
         results = []
         for review in reviews:
             try:
