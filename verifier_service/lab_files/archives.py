@@ -28,7 +28,7 @@ _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImp
 
 # Where every program keeps them. Pictures, charts, pivots and what else there is are left out unread.
 _PARSED = re.compile(
-    r"\[Content_Types\]\.xml|_rels/\.rels|docProps/[^/]+\.xml|xl/[^/]+\.xml|xl/_rels/[^/]+\.rels"
+    r"\[Content_Types\]\.xml|_rels/\.rels|docProps/[^/]+\.xml|xl/(?!calcChain\.)[^/]+\.xml|xl/_rels/[^/]+\.rels"
     r"|xl/worksheets/[^/]+\.xml|xl/worksheets/_rels/[^/]+\.rels|xl/theme/[^/]+\.xml",
     re.IGNORECASE,
 )
