@@ -30,7 +30,7 @@ from verifier_service.api.threads import limit_threads
 from verifier_service.api.waiting import Hub
 from verifier_service.bootstrap import Service
 from verifier_service.bootstrap.accounts import Accounts, setup_url
-from verifier_service.dashboard import site
+from verifier_service.dashboard import reference, site
 from verifier_service.domain.errors import InvalidInput, Unauthenticated
 from verifier_service.observability import configure_logging
 from verifier_service.services import tenants
@@ -75,6 +75,8 @@ def create_app(
         description="Multi-tier verification of agent trajectories: reward records for RL.",
         lifespan=lifespan,
         redirect_slashes=False,
+        docs_url=None,  # FastAPI's pages load scripts from elsewhere; ours is ``dashboard.reference``
+        redoc_url=None,
         telemetry=_telemetry(service),
     )
     app.state.context = context
@@ -82,6 +84,7 @@ def create_app(
         app.include_router(router)
     problems.install(app)
     site.install(app, service, context.accounts)
+    reference.install(app)
     app.add_middleware(BodyLimit, limit=service.settings.max_body_bytes)
     app.add_middleware(EncodedSlashes)
     app.openapi = lambda: bodies.describe(app)  # type: ignore[method-assign]

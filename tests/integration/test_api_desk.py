@@ -37,12 +37,18 @@ def http(running: Server) -> Iterator[httpx.Client]:
 
 
 def person(http: httpx.Client, running: Server, owner: str, *scopes: str) -> httpx.Client:
-    """A client with a key of somebody's."""
+    """A client with a key of somebody's, who is new where nobody of that name is known."""
+    user(http, owner)
     wanted = {"name": f"of {owner}", "scopes": scopes or ["review"], "owner": owner}
     made = http.post("/v1/keys", json=wanted).raise_for_status().json()
     assert made["key"]["owner"] == owner
     headers = {"Authorization": f"Bearer {made['token']}"}
     return httpx.Client(base_url=running.url, headers=headers, timeout=60)
+
+
+def user(http: httpx.Client, login: str, role: str = "reviewer") -> None:
+    added = http.post("/v1/users", json={"login": login, "name": login, "role": role})
+    assert added.status_code in (201, 409)
 
 
 def waiting(
@@ -80,29 +86,55 @@ def told(answer: httpx.Response) -> tuple[int, str, str | None]:
 
 def test_who_reviews_through_an_owned_key_is_its_owner(http: httpx.Client, running: Server) -> None:
     _, [review] = waiting(http)
-    with person(http, running, "ann") as ann:
-        assert told(ann.post("/v1/reviews/claim", json={"reviewer": "bob"})) == (
+    with person(http, running, "ana") as ana:
+        assert told(ana.post("/v1/reviews/claim", json={"reviewer": "bob"})) == (
             403,
             "not_your_name",
             "reviewer",
         )
-        assert ann.get(f"/v1/reviews/{review}", params={"reviewer": "bob"}).status_code == 403
-        assert claim(ann, "ann", review=review)["claimed_by"] == "ann"
+        assert ana.get(f"/v1/reviews/{review}", params={"reviewer": "bob"}).status_code == 403
+        assert claim(ana, "ana", review=review)["claimed_by"] == "ana"
         vote = {"reviewer": "bob", "verdict": "accept"}
-        assert told(ann.post(f"/v1/reviews/{review}/decision", json=vote))[1] == "not_your_name"
+        assert told(ana.post(f"/v1/reviews/{review}/decision", json=vote))[1] == "not_your_name"
         assert (
-            ann.post(f"/v1/reviews/{review}/decision", json=vote | {"reviewer": "ann"}).status_code == 201
+            ana.post(f"/v1/reviews/{review}/decision", json=vote | {"reviewer": "ana"}).status_code == 201
         )
 
 
 def test_what_an_owned_key_submits_its_owner_cannot_judge(http: httpx.Client, running: Server) -> None:
-    with person(http, running, "ann", "submit", "review") as ann:
-        queue, [review] = waiting(http, by=ann)
-        assert claim(ann, "ann", queue=queue) is None
-        named = {"reviewer": "ann", "review": review}
-        assert told(ann.post("/v1/reviews/claim", json=named)) == (403, "own_submission", None)
-        assert told(http.post("/v1/reviews/claim", json=named))[1] == "own_submission", "by any key"
+    with person(http, running, "ana", "submit", "review") as ana:
+        queue, [review] = waiting(http, by=ana)
+        assert claim(ana, "ana", queue=queue) is None
+        named = {"reviewer": "ana", "review": review}
+        assert told(ana.post("/v1/reviews/claim", json=named)) == (403, "own_submission", None)
+        assert told(http.post("/v1/reviews/claim", json=named))[1] == "not_your_name", "by any other key"
     assert claim(http, "bob", queue=queue)["id"] == review
+
+
+@pytest.mark.parametrize("scopes", [["review"], ["admin", "review", "operate", "gold"]])
+def test_nobody_reviews_in_the_name_of_somebody_who_has_a_login(
+    http: httpx.Client, running: Server, scopes: list[str]
+) -> None:
+    _, [review] = waiting(http)
+    login = fresh("lead")
+    user(http, login, "lead")
+    token = http.post("/v1/keys", json={"name": "of nobody", "scopes": scopes}).json()["token"]
+    headers = {"Authorization": f"Bearer {token}"}
+    path = f"/v1/reviews/{review}"
+    with httpx.Client(base_url=running.url, headers=headers, timeout=60) as unowned:
+        for name in (login, login.upper()):
+            who = {"reviewer": name}
+            answers = [
+                unowned.get("/v1/reviews", params=who),
+                unowned.get(path, params=who),
+                unowned.post("/v1/reviews/claim", json=who),
+                unowned.post(f"{path}/decision", json={**who, "verdict": "accept"}),
+                unowned.post(f"{path}/release", json=who),
+                unowned.post(f"{path}/renew", json=who),
+                unowned.post(f"{path}/skip", json={**who, "reason": "x", "for": "back"}),
+            ]
+            assert {told(answer) for answer in answers} == {(403, "not_your_name", "reviewer")}
+        assert claim(unowned, "a-free-name", review=review)["claimed_by"] == "a-free-name"
 
 
 def test_a_vote_counts_once_and_needs_a_claim(http: httpx.Client) -> None:
@@ -283,6 +315,7 @@ def test_the_client_does_all_of_it(http: httpx.Client, running: Server) -> None:
         assert client.retire_gold(gold.item.id).retired_at is not None
         assert [one.id for one in client.gold(queue=queue)] == [gold.item.id]
         assert client.trail(review=second).events[-1].kind in ("voted", "effective")
+        user(http, "zoe")
         token = client.create_key("a", ["review"], owner="zoe").token
     with Client(running.url, token) as zoe, pytest.raises(NotAllowed):
         zoe.claim("ann")

@@ -112,7 +112,7 @@ def test_the_admin_key_is_kept_while_it_works(tmp_path: Path) -> None:
         assert fresh != first
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         with service.store.read() as tx:
-            assert tenants.authenticate(tx, fresh.strip()).scopes == tenants.EVERY_SCOPE
+            assert tenants.authenticate(tx, fresh.strip()).key.scopes == tenants.EVERY_SCOPE
     assert [path.name for path in tmp_path.glob("admin*")] == ["admin.key"]
     service.store.close()
 

@@ -73,7 +73,10 @@ def test_a_key_has_the_owner_that_was_chosen(site: Server, admin: Surfer) -> Non
         own = owned.post("/v1/reviews/claim", json={"reviewer": owner, **wanted})
         foreign = owned.post("/v1/reviews/claim", json={"reviewer": other, **wanted})
         assert (own.json()["code"], foreign.json()["code"]) == ("own_submission", "not_your_name")
-        assert client.post("/v1/reviews/claim", json={"reviewer": other, **wanted}).status_code == 200
+        borrowed = client.post("/v1/reviews/claim", json={"reviewer": other, **wanted})
+        assert (borrowed.status_code, borrowed.json()["code"]) == (403, "not_your_name")
+        free = {"reviewer": fresh("nobody"), **wanted}
+        assert client.post("/v1/reviews/claim", json=free).status_code == 200
 
 
 def lab_of(queue: str) -> dict[str, Any]:

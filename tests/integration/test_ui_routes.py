@@ -15,8 +15,9 @@ from tests.support.route_table import Served, table
 from tests.support.server import PLUGINS, Server
 from tests.support.surfing import Surfer, surfer
 from verifier_service import bootstrap
-from verifier_service.api.auth import caller, plain_caller
+from verifier_service.api.auth import caller, leading_caller, plain_caller
 from verifier_service.app import create_app
+from verifier_service.dashboard.headers import POLICY
 from verifier_service.dashboard.sessions import PUBLIC, guard
 from verifier_service.domain.accounts import GRANTS, ROLES, Right, Role
 from verifier_service.settings import Settings
@@ -28,11 +29,7 @@ OPEN = {
     ("GET", "/readyz"),
     *((method, "/ui") for method in ("GET", "HEAD")),
     *((method, "/") for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")),
-    *(
-        (method, path)
-        for method in ("GET", "HEAD")
-        for path in ("/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc")
-    ),
+    *((method, path) for method in ("GET", "HEAD") for path in ("/openapi.json", "/docs")),
 }
 OWN = ("/ui/", "/ui/logout", "/ui/account", "/ui/drawings/")  # of whoever is signed in, with any role
 
@@ -49,7 +46,7 @@ class Table:
 
     @property
     def calls(self) -> list[Served]:
-        return [one for one in self.everything if {caller, plain_caller} & {*one.calls}]
+        return [one for one in self.everything if {caller, leading_caller, plain_caller} & {*one.calls}]
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +94,18 @@ def test_every_route_stands_behind_a_key_or_a_session_or_is_known_to_be_open(rou
     assert len(routes.calls) > 50
     behind = {(one.method, one.path) for one in (*routes.pages, *routes.calls)}
     assert {(one.method, one.path) for one in routes.everything} - behind == OPEN
+
+
+def test_the_list_of_routes_loads_nothing_from_elsewhere(site: Server) -> None:
+    who = Surfer(site.url)
+    page = who.get("/docs")
+    assert (page.status_code, page.headers["content-security-policy"]) == (200, POLICY)
+    assert page.headers["x-frame-options"] == "DENY"
+    assert "<script" not in page.text
+    assert "//" not in page.text.replace("<!doctype html>", "").partition("<main")[0]
+    described = who.get("/openapi.json").json()["paths"]
+    assert {path for path in described if f"<code>{path}</code>" not in page.text} == set()
+    assert [who.get(path).status_code for path in ("/redoc", "/docs/oauth2-redirect")] == [404, 404]
 
 
 def test_a_route_without_a_guard_is_found() -> None:

@@ -40,23 +40,24 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Slow:
         assert store.may_end.wait(10)
         if not alive:
             raise Unauthenticated("bad_key", "revoked")
-        return SimpleNamespace(id=token)
+        return SimpleNamespace(key=SimpleNamespace(id=token, owner="ann"))
 
     monkeypatch.setattr(tenants, "authenticate", authenticate)
     return made
 
 
-def test_a_revocation_during_a_look_is_not_undone_by_it(slow: Slow) -> None:
+@pytest.mark.parametrize(("forget", "what"), [("forget", "k"), ("forget_owner", "ann")])
+def test_a_revocation_during_a_look_is_not_undone_by_it(slow: Slow, forget: str, what: str) -> None:
     async def story() -> None:
         cache = KeyCache(slow)  # type: ignore[arg-type]
         before = asyncio.create_task(cache.authenticate("k"))
         await asyncio.to_thread(slow.begun.wait, 10)
         slow.alive = False
-        cache.forget("k")
+        getattr(cache, forget)(what)
         after = asyncio.create_task(cache.authenticate("k"))
         await asyncio.sleep(0.05)
         slow.may_end.set()
-        assert (await before).id == "k", "it was alive when it was asked"
+        assert (await before).key.id == "k", "it was alive when it was asked"
         with pytest.raises(Unauthenticated):
             await after
         with pytest.raises(Unauthenticated):
@@ -74,5 +75,21 @@ def test_one_look_serves_all_who_come_meanwhile_and_those_who_come_soon(slow: Sl
         await asyncio.gather(*asked)
         await cache.authenticate("k")
         assert slow.looks == 1
+
+    asyncio.run(story())
+
+
+def test_keys_of_others_stay_known(slow: Slow) -> None:
+    async def story() -> None:
+        cache = KeyCache(slow)  # type: ignore[arg-type]
+        slow.may_end.set()
+        await cache.authenticate("k")
+        cache.forget_owner("bob")
+        await cache.authenticate("k")
+        assert slow.looks == 1
+        cache.forget_owner("ann")
+        slow.alive = False
+        with pytest.raises(Unauthenticated):
+            await cache.authenticate("k")
 
     asyncio.run(story())

@@ -18,8 +18,17 @@ from fastapi.security import (
 )
 
 from verifier_service.api.context import InContext
+from verifier_service.domain.accounts import GRANTS, Right
 from verifier_service.domain.errors import Forbidden, Unauthenticated
-from verifier_service.domain.runs import Key
+from verifier_service.domain.runs import Key, Scope
+
+# What the owner of a key must be allowed by their role, besides what the key may.
+RIGHTS = {
+    Scope.REVIEW: Right.REVIEW,
+    Scope.OPERATE: Right.OPERATE,
+    Scope.ADMIN: Right.ADMINISTER,
+    Scope.GOLD: Right.LEAD,
+}
 
 _BEARER = HTTPBearer(auto_error=False, description="An API key; it names the project.")
 _BASIC = HTTPBasic(auto_error=False, description="An API key as the password; the name does not matter.")
@@ -30,11 +39,18 @@ async def caller(
     context: InContext,
     sent: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)],
 ) -> Key:
-    """The key of the caller. Raises ``Unauthenticated``, ``Forbidden`` when it lacks a scope, and
-    ``Overloaded`` when it calls too often."""
-    if sent is None:
-        raise Unauthenticated("no_key", "send an API key as 'Authorization: Bearer KEY'")
-    return await _allowed(required, context, sent.credentials)
+    """The key of the caller. Raises ``Unauthenticated``, ``Forbidden`` when it lacks a scope or its owner
+    the right, and ``Overloaded`` when it calls too often."""
+    return await _allowed(required, context, _sent(sent))
+
+
+async def leading_caller(
+    required: SecurityScopes,
+    context: InContext,
+    sent: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)],
+) -> Key:
+    """As ``caller``, where the desk is led: the owner of the key is one who leads."""
+    return await _allowed(required, context, _sent(sent), Right.LEAD)
 
 
 async def plain_caller(
@@ -52,12 +68,26 @@ async def plain_caller(
     return await _allowed(required, context, token)
 
 
-async def _allowed(required: SecurityScopes, context: InContext, token: str) -> Key:
-    key = await context.keys.authenticate(token)
+def _sent(sent: HTTPAuthorizationCredentials | None) -> str:
+    if sent is None:
+        raise Unauthenticated("no_key", "send an API key as 'Authorization: Bearer KEY'")
+    return sent.credentials
+
+
+async def _allowed(
+    required: SecurityScopes, context: InContext, token: str, right: Right | None = None
+) -> Key:
+    known = await context.keys.authenticate(token)
+    key = known.key
     held = {str(scope) for scope in key.scopes}
     missing = [scope for scope in required.scopes if scope not in held]
     if missing:
         raise Forbidden("missing_scope", f"this call needs a key with the scope {missing[0]!r}")
+    if known.role is not None:
+        needed = {right} if right is not None else {RIGHTS.get(Scope(scope)) for scope in required.scopes}
+        if not needed - {None} <= GRANTS[known.role]:
+            message = f"this key is {key.owner!r}'s, whose role, {known.role}, does not allow this"
+            raise Forbidden("missing_right", message)
     context.admission.request(key)
     return key
 
@@ -69,3 +99,5 @@ Reviewer = Annotated[Key, Security(caller, scopes=["review"])]
 Operator = Annotated[Key, Security(caller, scopes=["operate"])]
 Golden = Annotated[Key, Security(caller, scopes=["gold"])]
 Admin = Annotated[Key, Security(caller, scopes=["admin"])]
+DeskLead = Annotated[Key, Security(leading_caller, scopes=["operate"])]
+DeskAdmin = Annotated[Key, Security(leading_caller, scopes=["admin"])]

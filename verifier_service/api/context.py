@@ -52,7 +52,7 @@ class Context:
         keys = KeyCache(service.store)
         return cls(
             service=service,
-            accounts=Accounts(service, revoked=keys.forget),
+            accounts=Accounts(service, revoked=keys.forget, changed=keys.forget_owner),
             hub=Hub(service),
             gatherer=Gatherer(service, foresight=foresight),
             keys=keys,

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from verifier_service.api.auth import Admin, Golden, Operator
+from verifier_service.api.auth import Admin, DeskLead, Golden
 from verifier_service.api.bodies import body_of, described
 from verifier_service.api.context import InContext
 from verifier_service.api.paths import GoldId, ReviewId
@@ -37,7 +37,7 @@ MAX_PAGE = 10_000
 
 @router.post("/reassign", responses=documented(), openapi_extra=described(ReassignRequest))
 def reassign(
-    caller: Operator,
+    caller: DeskLead,
     wanted: Annotated[ReassignRequest, Depends(body_of(ReassignRequest))],
     context: InContext,
 ) -> BulkAnswer:
@@ -53,7 +53,7 @@ def reassign(
 
 @router.post("/withdraw", responses=documented(), openapi_extra=described(WithdrawRequest))
 def withdraw(
-    caller: Operator,
+    caller: DeskLead,
     wanted: Annotated[WithdrawRequest, Depends(body_of(WithdrawRequest))],
     context: InContext,
 ) -> BulkAnswer:
@@ -105,7 +105,7 @@ def retire(gold: GoldId, caller: Golden, context: InContext) -> GoldItem:
 
 @router.get("/agreement", responses=documented())
 def get_agreement(
-    caller: Operator,
+    caller: DeskLead,
     context: InContext,
     queue: QueueName = DEFAULT_QUEUE,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = MAX_PAGE,
@@ -129,7 +129,7 @@ def get_agreement(
     },
 )
 def get_trail(
-    caller: Operator,
+    caller: DeskLead,
     context: InContext,
     after: Annotated[int, Query(ge=0, le=2**63 - 1)] = 0,
     queue: QueueName | None = None,

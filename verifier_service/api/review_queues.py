@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from verifier_service.api.auth import Admin, Reviewer
+from verifier_service.api.auth import DeskAdmin, Reviewer
 from verifier_service.api.bodies import body_of, described
 from verifier_service.api.context import InContext
 from verifier_service.api.paths import QueuePath
@@ -26,7 +26,7 @@ router = APIRouter(prefix="/v1/review-queues", tags=["reviews"])
 )
 def put(
     name: QueuePath,
-    caller: Admin,
+    caller: DeskAdmin,
     spec: Annotated[QueueSpec, Depends(body_of(QueueSpec))],
     response: Response,
     context: InContext,

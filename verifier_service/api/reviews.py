@@ -23,10 +23,11 @@ from verifier_service.domain.reviews import (
     ReviewDecision,
     SkipRequest,
 )
-from verifier_service.domain.runs import Key, speaking
+from verifier_service.domain.runs import Key
 from verifier_service.domain.trajectories import Identifier
 from verifier_service.domain.wire import ReviewClaimed, ReviewDecided, ReviewList
 from verifier_service.services import desk
+from verifier_service.services.tenants import reviewer_through
 
 router = APIRouter(prefix="/v1/reviews", tags=["reviews"])
 
@@ -45,9 +46,15 @@ def acting(context: Context, caller: Key, work: Callable[[Transaction], T]) -> T
     return context.service.unit(through)
 
 
-def _looking(caller: Key, reviewer: str | None) -> str | None:
+def _speaking(context: Context, caller: Key, reviewer: str) -> str:
+    """Who acts. Raises ``Forbidden`` for somebody else's name."""
+    with context.service.store.read() as tx:
+        return reviewer_through(tx, caller, reviewer)
+
+
+def _looking(context: Context, caller: Key, reviewer: str | None) -> str | None:
     """Who looks: the key's owner, else the name that is given. Raises ``Forbidden`` for another's."""
-    return caller.owner if reviewer is None else speaking(caller, reviewer)
+    return caller.owner if reviewer is None else _speaking(context, caller, reviewer)
 
 
 @router.get("", responses=documented(404))
@@ -68,7 +75,7 @@ def list_reviews(
     A page of up to `limit`; where there are more, `next` is what the next page comes `after`. 404 when that
     item is no more.
     """
-    who = _looking(caller, reviewer)
+    who = _looking(context, caller, reviewer)
     with context.service.store.read() as tx:
         found = desk.listed_for(
             tx,
@@ -91,7 +98,7 @@ def get_review(review: ReviewId, caller: Reviewer, context: InContext, reviewer:
     With `reviewer`, or a key with an owner, the look is noted in the trail. Of a blind item evidence and
     votes of others are left out, and `hidden` is true, until the reviewer's own vote stands.
     """
-    who = _looking(caller, reviewer)
+    who = _looking(context, caller, reviewer)
     if who is None:
         with context.service.store.read() as tx:
             return desk.open_item(tx, caller.project, review, None)
@@ -109,7 +116,7 @@ def claim(
     `too_many_held` for whoever holds as many as one may. 403 for one's own submission, and for a name that
     is not the key owner's.
     """
-    speaking(caller, wanted.reviewer)
+    _speaking(context, caller, wanted.reviewer)
     most_held = context.service.settings.review_held
     found = acting(context, caller, lambda tx: desk.claim_review(tx, caller.project, wanted, most_held))
     return ReviewClaimed(review=found)
@@ -133,7 +140,7 @@ def decide(
     item that the reviewer does not hold (any more) or has never opened; 422 names the field that does not
     fit the form of the item's queue.
     """
-    speaking(caller, decision.reviewer)
+    _speaking(context, caller, decision.reviewer)
     grace_s = context.service.settings.review_grace_s
     outcome = acting(
         context, caller, lambda tx: desk.decide_review(tx, caller.project, review, decision, grace_s)
@@ -150,7 +157,7 @@ def release(
     context: InContext,
 ) -> Review:
     """Give a claimed item back, or undo a decision within its grace. Scope: `review`."""
-    reviewer = speaking(caller, who.reviewer)
+    reviewer = _speaking(context, caller, who.reviewer)
     return acting(context, caller, lambda tx: desk.release_review(tx, caller.project, review, reviewer))
 
 
@@ -165,7 +172,7 @@ def renew(
 
     For the queue's `minutes`, or fewer if asked, and no longer than a day from the claim.
     """
-    reviewer = speaking(caller, wanted.reviewer)
+    reviewer = _speaking(context, caller, wanted.reviewer)
     return acting(
         context, caller, lambda tx: desk.renew_review(tx, caller.project, review, reviewer, wanted.minutes)
     )
@@ -184,5 +191,5 @@ def skip(
     for whoever has as many as one may. `back`: it cannot be
     judged; its check ends unscored with the reason `not_judgeable`, unless somebody has voted (409).
     """
-    reviewer = speaking(caller, wanted.reviewer)
+    reviewer = _speaking(context, caller, wanted.reviewer)
     return events.skip(context.service, caller, review, reviewer, wanted.reason, wanted.for_)

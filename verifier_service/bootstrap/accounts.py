@@ -57,16 +57,19 @@ def setup_url(url: str, token: str) -> str:
 
 
 class Accounts:
-    """People of one service. ``revoked`` is told of each key that is revoked here, after the commit."""
+    """People of one service. ``revoked`` is told of each key that is revoked here, and ``changed`` of each
+    login whose rights may have changed, after the commit."""
 
     def __init__(
         self,
         service: Service,
         passwords: Passwords | None = None,
         revoked: Callable[[str], None] | None = None,
+        changed: Callable[[str], None] | None = None,
     ) -> None:
         self._service = service
         self._revoked = revoked
+        self._changed = changed
         self._passwords = passwords or Argon2Passwords()
         self._ttl_s = service.settings.session_max_s
         self._idle_s = service.settings.session_idle_s
@@ -109,7 +112,9 @@ class Accounts:
             )
             return self._open(tx, user, place)
 
-        return self._service.unit(opened)
+        session = self._service.unit(opened)
+        self._tell_of(session.user.login)
+        return session
 
     def visit(self, token: str) -> Visit | None:
         """Whose session this is; notes that it was seen."""
@@ -154,7 +159,9 @@ class Accounts:
     def change(self, project: str, login: str, wanted: UserChange, by: str) -> User:
         """Change a user; see ``services.accounts.change``."""
         stored = self._stored(wanted.password, login)
-        return self._service.unit(lambda tx: accounts.change(tx, project, login, wanted, stored, by))
+        user = self._service.unit(lambda tx: accounts.change(tx, project, login, wanted, stored, by))
+        self._tell_of(login)
+        return user
 
     def make_link(self, project: str, login: str, by: str) -> str:
         """A token for a link with which the user sets a password."""
@@ -185,7 +192,8 @@ class Accounts:
     def create_key(
         self, project: str, name: str, scopes: Collection[Scope], by: str, owner: str | None = None
     ) -> NewKey:
-        """Make an API key; its token is returned this once. ``owner``: who reviews through it."""
+        """Make an API key; its token is returned this once. ``owner``: who reviews through it. Raises
+        ``InvalidInput`` for one who is nobody here."""
 
         def made(tx: Transaction) -> NewKey:
             new = tenants.create_key(tx, project, name, scopes, owner)
@@ -244,6 +252,10 @@ class Accounts:
             return self._open(tx, found.user, place)
 
         return self._service.unit(changed)
+
+    def _tell_of(self, login: str) -> None:
+        if self._changed is not None:
+            self._changed(login)
 
     def _open(self, tx: Transaction, user: User, place: Place) -> Opened:
         return sign_in.open_session(

@@ -132,7 +132,7 @@ class Scope(OpenEnum):
 
 class Key(Record):
     """An API key as stored: only a hash of the secret. ``owner`` is the login of the person for whom it was
-    made, and who reviews and submits through it; a key without one speaks for nobody."""
+    made, and who reviews and submits through it; a key without one speaks for nobody who has a login."""
 
     id: str
     project: str

@@ -6,12 +6,13 @@ import secrets
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import func, insert, or_, select, update
 
 from verifier_service.domain.errors import Conflict, NotFound
 from verifier_service.domain.ladders import Ladder, LadderSpec
 from verifier_service.domain.runs import Key
 from verifier_service.persistence import tables
+from verifier_service.persistence.account_tables import users
 from verifier_service.persistence.database import Database, clock
 
 
@@ -76,7 +77,14 @@ class SqlKeys:
 
     def dead(self, key_ids: Collection[str]) -> set[str]:
         keys = tables.keys
-        living = select(keys.c.id).where(self._db.among(keys.c.id, key_ids), keys.c.revoked_at.is_(None))
+        owner = select(users.c.pk).where(
+            users.c.login == keys.c.owner, users.c.project == keys.c.project, users.c.disabled_at.is_(None)
+        )
+        living = select(keys.c.id).where(
+            self._db.among(keys.c.id, key_ids),
+            keys.c.revoked_at.is_(None),
+            or_(keys.c.owner.is_(None), owner.exists()),
+        )
         return set(key_ids) - {row.id for row in self._db.all(living)}
 
     def of_project(self, project: str) -> tuple[Key, ...]:

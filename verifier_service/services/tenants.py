@@ -9,17 +9,26 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from verifier_service.domain.accounts import Role, User
 from verifier_service.domain.digests import canonical_json, digest
-from verifier_service.domain.errors import InvalidInput, Unauthenticated, VerificationError
+from verifier_service.domain.errors import Forbidden, InvalidInput, Unauthenticated, VerificationError
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ladders import Ladder, LadderSpec, VerifierUse
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.store import Transaction
-from verifier_service.domain.runs import Key, Scope
+from verifier_service.domain.runs import Key, Scope, speaking
 
 SECRET_BYTES = 32
 KEY_PREFIX = "vk_"
 EVERY_SCOPE = frozenset(scope for scope in Scope if scope is not Scope.OTHER)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Known:
+    """A living key, and the present role of its owner; null where it has none."""
+
+    key: Key
+    role: Role | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,7 +117,13 @@ def _check_map(catalog: Catalog, spec: LadderSpec, name: str, field: str) -> Non
 def create_key(
     tx: Transaction, project: str, name: str, scopes: Collection[Scope], owner: str | None = None
 ) -> NewKey:
-    """Make a key with a 256-bit secret; only a hash of it is stored. ``owner``: the person it is for."""
+    """Make a key with a 256-bit secret; only a hash of it is stored. ``owner``: the person it is for.
+
+    Raises ``InvalidInput`` for an owner who is no active user of the project.
+    """
+    if owner is not None and _active(tx, project, owner) is None:
+        message = f"no active user {owner!r}: the owner of a key is one of the people of the project"
+        raise InvalidInput("unknown_owner", message, field="owner")
     key_id = KEY_PREFIX + secrets.token_hex(6)
     secret = secrets.token_urlsafe(SECRET_BYTES)
     key = Key(
@@ -123,15 +138,35 @@ def create_key(
     return NewKey(key=key, token=f"{key_id}.{secret}")
 
 
-def authenticate(tx: Transaction, token: str) -> Key:
-    """The live key behind a bearer token. Raises ``Unauthenticated``."""
+def authenticate(tx: Transaction, token: str) -> Known:
+    """The live key behind a bearer token. Raises ``Unauthenticated``, also where its owner is disabled."""
     key_id, _, secret = token.partition(".")
     found = tx.keys.find(key_id) if secret else None
     expected = found[1] if found is not None else _hash("")
     matches = hmac.compare_digest(expected, _hash(secret))
     if found is None or not matches or found[0].revoked_at is not None:
         raise Unauthenticated("bad_key", "the API key is unknown or revoked")
-    return found[0]
+    key = found[0]
+    if key.owner is None:
+        return Known(key=key, role=None)
+    owner = _active(tx, key.project, key.owner)
+    if owner is None:
+        raise Unauthenticated("owner_disabled", "the person whose key this is has no active account")
+    return Known(key=key, role=owner.role)
+
+
+def reviewer_through(tx: Transaction, key: Key, reviewer: str) -> str:
+    """The reviewer who speaks through a key. Raises ``Forbidden`` for another than its owner, and through a
+    key without one for everybody who has an account: nobody votes in somebody's name."""
+    if key.owner is None and tx.users.find(reviewer.lower(), key.project) is not None:
+        message = f"{reviewer!r} is a person's login: they review on the pages, or through a key of theirs"
+        raise Forbidden("not_your_name", message, field="reviewer")
+    return speaking(key, reviewer)
+
+
+def _active(tx: Transaction, project: str, login: str) -> User | None:
+    found = tx.users.find(login, project)
+    return None if found is None or found.user.disabled_at is not None else found.user
 
 
 def _hash(secret: str) -> str:

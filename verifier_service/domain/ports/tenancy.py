@@ -38,7 +38,7 @@ class Keys(Protocol):
         ...
 
     def dead(self, key_ids: Collection[str]) -> set[str]:
-        """Those of the ids that are revoked, or belong to no key."""
+        """Those of the ids that are revoked, belong to no key, or to somebody without an active account."""
         ...
 
     def of_project(self, project: str) -> tuple[Key, ...]:
