@@ -170,7 +170,7 @@ def test_the_worklist_comes_back_filled_in(page: Page, site: BrowserServer) -> N
         page.get_by_role("link", name=made.queue).click()
     lines = Path(started.value.path()).read_text().splitlines()
     assert len(lines) == 3
-    filled = [lines[0], *(line.replace(",,eV,", ",4.2,eV,") for line in lines[1:])]
+    filled = [lines[0], *(line.replace(',,"eV",', ',4.2,"eV",') for line in lines[1:])]
     check(page, {"name": "back.csv", "mimeType": "text/csv", "buffer": "\n".join(filled).encode()})
     page.get_by_role("button", name="Import 2 rows").click()
     expect(page.get_by_text("2 rows were imported.")).to_be_visible()
