@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from scheduler.beliefs import TierBeliefs
-from scheduler.learned import FEWEST_UNMEASURED, LearnedBeliefs, is_doubted, model_of
+from scheduler.ladder_model import is_doubted, model_of
+from scheduler.learned import FEWEST_UNMEASURED, LearnedBeliefs
 from tests.support import noisy
 from tests.support.cases import evidence, ladder
 from verifier_service.domain.decisions import Estimate, FittedModel, RungEvidence
