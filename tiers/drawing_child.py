@@ -1,8 +1,8 @@
 """Draws one SMILES after the other: a process that its parent may kill at any time.
 
 Requests are lines of JSON on standard input, a text each; answers lines of JSON on standard output, either
-``{"svg", "facts"}`` or ``{"code", "message"}``. It ends when its input does, and by itself when one drawing takes
-longer than its alarm, also while it is deep in a library.
+``{"svg", "facts"}`` or ``{"code", "message"}``. It ends when its input does, and by itself when one drawing
+takes longer than its alarm, also while it is deep in a library.
 """
 
 from __future__ import annotations
@@ -48,10 +48,9 @@ def _answer(text: str) -> dict[str, Any]:
 
 
 def _draw(text: str) -> tuple[str, tuple[str, int, float]]:
-    """The SVG, transparent, with sizes of its own and no names of classes; formula, heavy atoms, molar mass.
-    Raises ``Refusal``."""
-    from rdkit.Chem import rdDepictor, rdMolDescriptors
-    from rdkit.Chem.Descriptors import MolWt
+    """The SVG, transparent, with sizes of its own and no names of classes; formula, heavy atoms and
+    molar mass. Raises ``Refusal``."""
+    from rdkit.Chem import Descriptors, rdDepictor, rdMolDescriptors
     from rdkit.Chem.Draw import rdMolDraw2D
 
     from tiers.molecule import read_smiles
@@ -68,7 +67,8 @@ def _draw(text: str) -> tuple[str, tuple[str, int, float]]:
     drawn.FinishDrawing()
     svg: str = drawn.GetDrawingText()
     formula = rdMolDescriptors.CalcMolFormula(molecule, separateIsotopes=True, abbreviateHIsotopes=False)
-    facts = (formula, molecule.GetNumHeavyAtoms(), MolWt(molecule))
+    weight: Any = getattr(Descriptors, "MolWt")  # noqa: B009 - its stubs do not know it
+    facts = (formula, molecule.GetNumHeavyAtoms(), weight(molecule))
     return svg[svg.index("<svg") :] if "<svg" in svg else svg, facts
 
 

@@ -1,7 +1,7 @@
 """A server whose drawings may take for ever or all memory: two molecules do, all others are drawn as usual.
 
-No SMILES is known that passes the limits of reading and does so by itself. ``python -m`` this module runs the
-server; the process that draws is ``CHILD``.
+No SMILES is known that passes the limits of reading and does so by itself. ``python -m`` this module runs
+the server; the process that draws is ``CHILD``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def draw(text: str) -> Any:
     if text == GREEDY:
         held = []
         while True:
-            held.append(bytearray(STEP))
+            held.append(bytes(STEP))  # asked for, never touched
     return _draw(text)
 
 

@@ -8,8 +8,8 @@ DrawingCode = Literal["missing", "not_a_structure", "too_large", "too_slow", "fa
 
 
 class MoleculeFacts(NamedTuple):
-    """What is known of a molecule by its structure alone. ``molar_mass`` in g/mol, with the isotopes that are
-    written."""
+    """What is known of a molecule by its structure alone. ``molar_mass`` is in g/mol, with the isotopes
+    that are written."""
 
     formula: str
     heavy_atoms: int
