@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Dialog, Locator, Page, expect
 
 from tests.browser.desks import claim, desk, reviewer
 from tests.browser.people import BrowserServer, axe_in_both_themes
@@ -79,6 +79,35 @@ def test_a_claim_that_ends_soon_is_told_and_renewed_by_key(page: Page, site: Bro
     expect(words).to_be_hidden()
     expect(page.get_by_label("Reason")).to_have_value("half a sen")
     assert made.read()["claimed_until"] > before
+
+
+def test_sending_back_is_asked_about_first(page: Page, site: BrowserServer) -> None:
+    made = desk(site, "CCO")
+    reviewer(site, page)
+    claim(page, made)
+    page.keyboard.press("s")
+    asked = page.get_by_role("dialog", name="Put this item aside")
+    asked.get_by_label("Why").fill("a mixture")
+    asked.get_by_label("Send it back: it cannot be judged").check()
+    told: list[str] = []
+
+    def answer(accepts: bool) -> None:
+        def heard(dialog: Dialog) -> None:
+            told.append(dialog.message)
+            dialog.accept() if accepts else dialog.dismiss()
+
+        page.once("dialog", heard)
+        asked.get_by_role("button", name="Put aside").click()
+
+    answer(False)
+    expect(asked.get_by_label("Why")).to_have_value("a mixture")
+    assert made.read()["state"] == "claimed"
+    answer(True)
+    expect(page.get_by_text("The item went back unscored.")).to_be_visible()
+    assert made.read()["state"] == "cancelled"
+    assert (
+        told == ["Send the item back? It ends unscored for everybody, at once, and cannot be undone."] * 2
+    )
 
 
 def looks(part: Locator, candidate: str) -> str:
