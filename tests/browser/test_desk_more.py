@@ -155,6 +155,7 @@ def test_a_gold_item_looks_like_any_other(page: Page, site: BrowserServer) -> No
         page.keyboard.press("a")
         page.keyboard.press("Control+Enter")
         expect(page.get_by_role("heading", name="Decided")).to_be_visible()
+        expect(page.locator("[data-undo-left]")).to_have_count(0)
     gold = found.pop(str(shown["candidate"]))
     for other in found.values():
         for one, another in zip(gold, other, strict=True):
