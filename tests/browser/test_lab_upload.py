@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import openpyxl
 import pytest
 from playwright.sync_api import FilePayload, Page, expect
 
@@ -112,7 +113,6 @@ def test_other_formats(page: Page, site: BrowserServer, tmp_path: Path, kind: st
     if kind == "json":
         path.write_text(json.dumps(rows))
     else:
-        openpyxl = pytest.importorskip("openpyxl", reason="the extra xlsx")
         book = openpyxl.Workbook()
         for cells in (list(rows[0]), list(rows[0].values())):
             book.active.append(cells)

@@ -71,6 +71,7 @@ def test_gold_items_look_like_the_others_until_the_vote_took_effect(store: SqlSt
         assert (item.state, item.assigned_to, after.assigned_to) == (ReviewState.CLAIMED, None, None)
         assert (item.queue, item.queue_version, item.approvals, item.blind) == ("q", 1, 2, True)
         assert after.state is ReviewState.OPEN, "one vote of two"
+    assert len({item.ladder for item in found}) == 1, "by it pages know what a candidate is"
     assert all(len(item.check) == DIGEST_CHARS for item in known)
     assert len({item.created_at for item in found}) == len(found)
     with store.read() as tx:

@@ -110,7 +110,7 @@ class SqlGold:
         own = {
             "id": made,
             "state": "open",
-            "shown": row.shown,
+            "shown": self._shown_like(row.shown, project, like),
             "gold": row.pk,
             "dealt_to": reviewer,
             "created_at": self._a_little_older(project, like),
@@ -137,6 +137,17 @@ class SqlGold:
         before = self._db.connection.execute(earlier).scalar_one()
         apart = _LITTLE_S if before is None else min(_ABOUT_S, row.created_at - before)
         return float(row.created_at - apart * (1 + secrets.randbelow(998)) / 1_000)
+
+    def _shown_like(self, shown: str, project: str, like: str) -> str:
+        """What is shown, with the ladder of the item that it stands before where none is given: by it pages
+        know what a candidate is, and without it a gold item is shown otherwise than the rest."""
+        told = json.loads(shown)
+        if told.get("ladder") is not None:
+            return shown
+        place = _reviews.c.project == project, _reviews.c.id == like
+        other = self._db.first(select(_reviews.c.shown).where(*place))
+        told["ladder"] = None if other is None else json.loads(other.shown).get("ladder")
+        return clean(canonical_json(told))
 
     def _row(self, project: str, id: str) -> Row[Any]:
         row = self._db.first(select(_gold).where(_gold.c.project == project, _gold.c.id == id))
