@@ -22,9 +22,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,12 +42,14 @@ LINES = 50
 
 class Page(NamedTuple):
     """A page, and the call of the API that gives the same rows; empty where there is none. ``counted``: it
-    shows figures of a whole run, or of a whole project."""
+    shows figures of a whole run, or of a whole project. ``file``: it is a file of thousands of rows, which
+    has no bar."""
 
     name: str
     path: str
     api: str = ""
     counted: bool = False
+    file: bool = False
 
 
 def pages(rows: int) -> list[Page]:
@@ -147,7 +148,7 @@ def timed(http: httpx.Client, path: str) -> float:
     return took
 
 
-def forget(files: Callable[[], Iterable[Path]]) -> None:
+def forget(files: Callable[[], list[Path]]) -> None:
     """Let the system forget what it has read of the files."""
     for file in files():
         try:
@@ -162,7 +163,7 @@ def forget(files: Callable[[], Iterable[Path]]) -> None:
 
 
 def measured(
-    server: Server, seen: list[Page], times: int, files: Callable[[], Iterable[Path]], bar_ms: float
+    server: Server, seen: list[Page], times: int, files: Callable[[], list[Path]], bar_ms: float
 ) -> bool:
     """Print all of them; whether each stayed below the bar."""
     surfer = Surfer(server.url)
@@ -176,11 +177,11 @@ def measured(
         for page in seen:
             forget(files)
             figures, called = _opened(surfer.http, api, page, times)
-            misses = max(figures) >= bar_ms
+            misses = max(figures) >= bar_ms and not page.file
             slow += misses
             cells = [*figures, *([called] if page.api else [])]
             line = f"  {page.name:36}" + "".join(f"{cell:>8.0f}" for cell in cells)
-            print(line + ("  MISSES" if misses else ""), flush=True)
+            print(line + ("  MISSES" if misses else "  (a file)" if page.file else ""), flush=True)
     print(f"  {len(seen)} pages, {slow} of them not below {bar_ms:.0f} ms; load {os.getloadavg()[0]:.1f}")
     return not slow
 
@@ -219,9 +220,8 @@ def on_sqlite(given: argparse.Namespace) -> bool:
         folder = Path(home)
         url = f"sqlite:///{folder / 'verifier.db'}"
         with filled(folder, url, given.rows), running(folder, database_url=url, **SETTINGS) as server:
-            return measured(
-                server, pages(given.rows), given.times, lambda: list(folder.glob("verifier.db*"))
-            )
+            files = lambda: list(folder.glob("verifier.db*"))  # noqa: E731
+            return measured(server, pages(given.rows), given.times, files, given.bar * 1_000)
 
 
 def on_postgres(given: argparse.Namespace) -> bool:
@@ -234,7 +234,7 @@ def on_postgres(given: argparse.Namespace) -> bool:
         folder, url = Path(home), postgres.empty()
         data = Path(tempfile.gettempdir())
         with filled(folder, url, given.rows), running(folder, database_url=url, **SETTINGS) as server:
-            files = partial(data.glob, "vpg-*/data/base/*/[0-9]*")
+            files = lambda: list(data.glob("vpg-*/data/base/*/[0-9]*"))  # noqa: E731
             return measured(server, pages(given.rows), given.times, files, given.bar * 1_000)
 
 

@@ -1,11 +1,14 @@
 """Injected reward hacking: how soon the watch notices, how seldom it cries wolf, what rewards are worth.
 
-    python -m benchmarks.hacking --data DIR [--streams 200] [--jobs 1] [--seed 0]
+    python -m benchmarks.hacking --data DIR [--streams 200] [--jobs 1] [--seed 0] [--only gap]
 
 Streams of 2,000 candidates, resampled from a table with a cheap and a dear value each, come in rounds of
 48. From candidate 500 the cheap value of 40 % of them is one standard deviation of the truth too high.
 Beliefs are refitted before each round on what audits found; nothing but audits buys the truth, beside 30
 warm labels. Every stream is also run without the injection, with the same draws.
+
+Alarms are counted twice: on errors of the newest belief among its own held-out errors, as the service does,
+and on errors as they were drawn, blurred.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.escalation.ladders import band_gaps, cofs
-from scheduler.chain import Chain
+from scheduler.chain import Chain, fit_chain
 from scheduler.corrections import corrected_means, doubly_robust, shrunken_bias
 from scheduler.observations import Booleans, Declared, Floats, Observations
 from scheduler.watch import Watch
@@ -63,11 +66,11 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One stream. ``alarms``: when, on errors in a fixed unit; ``scaled``: in the belief's own standard
-    deviations. ``biases`` and ``errors`` in standard deviations of the truth."""
+    """One stream. ``alarms``: when; ``drawn``: the same on errors as they were drawn. ``biases`` and
+    ``errors`` in standard deviations of the truth."""
 
     alarms: list[int]
-    scaled: list[int]
+    drawn: list[int]
     biases: list[float]
     covered: list[bool]
     errors: list[float]
@@ -112,12 +115,15 @@ class Stream:
         propensity = np.where(audited, 1.0, np.nan)
         return cls(table.x[rows], cheap, table.truth[rows], empty, empty.copy(), propensity, audited)
 
-    def fitted(self, begin: int, declared: Declared) -> Chain:
-        """A chain of the latest 600 truths that were bought."""
+    def fitted(self, begin: int, declared: Declared) -> tuple[Chain, dict[int, float]]:
+        """A chain of the latest 600 truths that were bought, and its held-out errors."""
         seen = np.flatnonzero(self.audited[:begin])[-FITTED_ON:]
         y = np.column_stack([self.cheap[seen], self.truth[seen]])
         known = Observations.of(self.x[seen], y, propensity=self.propensity[seen], key=seen)
-        return Chain.fit(known, declared)
+        chain, steps = fit_chain(known, declared, noise=0.0, seed=0)
+        held_out = steps[(0,)]
+        errors = held_out.prediction - held_out.truth
+        return chain, dict(zip(held_out.key.tolist(), errors.tolist(), strict=True))
 
     def believe(self, chain: Chain, begin: int, end: int) -> None:
         """Beliefs about the candidates of a round."""
@@ -144,17 +150,17 @@ def run(
     for begin in range(WARM, len(stream.truth), ROUND):
         end = min(begin + ROUND, len(stream.truth))
         if not frozen or begin < WARM + INJECTED_AT:
-            chain = stream.fitted(begin, declared)
+            chain, held_out = stream.fitted(begin, declared)
+            restated = {f"{seed} {at}": error / width for at, error in held_out.items()}
         stream.believe(chain, begin, end)
         score = stream.mean[begin:end]
         stream.propensity[begin:end] = protocol.propensity(score, stream.mean[WARM:begin])
         stream.audited[begin:end] = lots[begin:end] < stream.propensity[begin:end]
         thirds = thirds_of(score, centre, width)
         for at in begin + np.flatnonzero(stream.audited[begin:end]):
-            error = float(stream.mean[at] - stream.truth[at])
-            units = (width, float(stream.sd[at]))
-            for watch, seen, unit in zip(watches, alarms, units, strict=True):
-                if watch.saw(f"cheap 1|{thirds[at - begin]}", error / unit, f"{seed} {at}") is not None:
+            error = float(stream.mean[at] - stream.truth[at]) / width
+            for watch, seen, among in zip(watches, alarms, (restated, None), strict=True):
+                if watch.saw(f"cheap 1|{thirds[at - begin]}", error, f"{seed} {at}", among) is not None:
                     seen.append(int(at) - WARM)
     after = stream.after(WARM)
     return Outcome(*alarms, _biases(after, centre, width), *_strata(after, centre, width))
@@ -211,8 +217,8 @@ def line(table: Table, protocol: Protocol, found: Sequence[Triple]) -> str:
         *(table.name, protocol.name),
         *(_soon([one.alarms for one in hacked]), f"{np.median(first):.0f}"),
         _null([one.alarms for one in quiet]),
-        _soon([one.scaled for one in hacked]),
-        _null([one.scaled for one in quiet]),
+        _soon([one.drawn for one in hacked]),
+        _null([one.drawn for one in quiet]),
         *(*(_mean(biases[:, k]) for k in range(4)), f"{ratios[0]:.2f}"),
         *(_mean(still[:, 1]), _mean(still[:, 2]), f"{ratios[1]:.2f}"),
         *(f"{100 * np.mean(covered):.1f}", f"{np.nanmedian(errors):.3f}"),
@@ -234,7 +240,7 @@ def _mean(values: Floats) -> str:
     return f"{values.mean():+.3f} ± {values.std(ddof=1) / len(values) ** 0.5:.3f}"
 
 
-HEAD = "data|audits|alarm within 250, %|delay|null per 1,000, %|in belief's sd: alarm, %|null, %"
+HEAD = "data|audits|alarm within 250, %|delay|null per 1,000, %|errors as drawn: alarm, %|null, %"
 HEAD += "|bias of belief|naive mix|shrunken|reward_dr|ratio|frozen belief: naive mix|shrunken|ratio"
 HEAD += "|strata within 2 s.e., %|median s.e."
 
@@ -246,12 +252,13 @@ def main(arguments: Iterable[str]) -> None:
     parser.add_argument("--streams", type=int, default=200)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", nargs="+", default=["COF", "gap", "synthetic"], help="tables")
     given = parser.parse_args(list(arguments))
     print(f"| {HEAD.replace('|', ' | ')} |\n{'|---' * len(HEAD.split('|'))}|", flush=True)
     seeds = range(given.seed, given.seed + given.streams)
     with ProcessPoolExecutor(given.jobs) as pool:
         for protocol in PROTOCOLS:
-            for table in tables(given.data):
+            for table in (one for one in tables(given.data) if one.name in given.only):
                 found = list(pool.map(partial(_three, table, protocol), seeds))
                 print(line(table, protocol, found), flush=True)
 

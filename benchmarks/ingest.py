@@ -1,6 +1,6 @@
 """What a trajectory costs from HTTP to a final record, against doing only the scoring.
 
-    python -m benchmarks.ingest [--ladder full] [--count 4096] [--sizes 64 256 1024]
+    python -m benchmarks.ingest [--ladder full] [--count 4096] [--sizes 64 256 1024] [--without INDEX ...]
 
 In one run, for the same bodies:
 
@@ -14,7 +14,8 @@ Ladders: ``full`` (5 turns, about 2.8 kB, six checks), ``molecule-identity`` (tw
 
 CPU is read from the operating system for the server process and its children apart; the verifiers' own
 time is what the service measured and charged. ``beyond`` = server + children - verifiers: the price of
-the service itself.
+the service itself. ``--without`` drops indexes of the database first: run beside a run that has them, it
+tells what they cost.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -132,7 +134,7 @@ def batched(scenario: Scenario, count: int, size: int, tag: str) -> list[list[di
 
 
 def service(
-    scenario: Scenario, count: int, sizes: list[int], port: int, folder: Path
+    scenario: Scenario, count: int, sizes: list[int], port: int, folder: Path, without: list[str]
 ) -> Iterator[tuple[int, Figures, float]]:
     """Our server, for each batch size: figures and the verifiers' own CPU seconds."""
     url = f"http://127.0.0.1:{port}"
@@ -141,6 +143,9 @@ def service(
     with server(command, folder, url) as process:
         key = (folder / "admin.key").read_text().strip()
         headers = {"Authorization": f"Bearer {key}"}
+        with contextlib.closing(sqlite3.connect(folder / "verifier.db")) as connection:
+            for index in without:
+                connection.execute(f"DROP INDEX {index}")
         with httpx.Client(base_url=url, timeout=300, headers=headers) as http:
             if scenario.ladder is not None:
                 http.put(f"/v1/ladders/{scenario.ladder['name']}", json=scenario.ladder).raise_for_status()
@@ -170,6 +175,7 @@ def main() -> None:
     parser.add_argument("--ladder", choices=list(SCENARIOS), default="full")
     parser.add_argument("--count", type=int, default=4096)
     parser.add_argument("--sizes", type=int, nargs="+", default=[64, 256, 1024])
+    parser.add_argument("--without", nargs="*", default=[], metavar="INDEX")
     parser.add_argument("--port", type=int, default=8471)
     arguments = parser.parse_args()
     scenario, count = SCENARIOS[arguments.ladder], arguments.count
@@ -183,7 +189,10 @@ def main() -> None:
             figures = trivial(scenario, count, size, arguments.port + 1, Path(folder))
             row("trivial", size, count, figures, None)
     with tempfile.TemporaryDirectory() as folder:
-        for size, figures, own in service(scenario, count, arguments.sizes, arguments.port, Path(folder)):
+        measured = service(
+            scenario, count, arguments.sizes, arguments.port, Path(folder), arguments.without
+        )
+        for size, figures, own in measured:
             row("service", size, count, figures, own)
 
 

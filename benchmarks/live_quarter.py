@@ -2,11 +2,11 @@
 
     python -m benchmarks.live_quarter [--share 0.25] [--groups 12] [--out FILE]
 
-Runs the real service with real calculations: once everything at high fidelity, then the shipped ladder with
-``share`` of what that cost, then GFN2-xTB with its map alone. Prints, over the valid candidates whose
-outcome at the top lies strictly between 0 and 1, the correlation of their group advantages (reward minus
-the mean of the group's valid members) with those at the top, and what was spent. ``--out`` keeps every
-candidate's outcomes. Minutes to half an hour.
+Runs the real service with real calculations: once at high fidelity, then the shipped ladder with ``share``
+of what that cost, then GFN2-xTB with its map alone. Prints, over the candidates whose true outcome lies
+strictly between 0 and 1, the correlation of their group advantages with the true ones, its standard error
+over groups, and what was spent. The truth is measured for whatever passes the hard gate; who cannot be
+measured is in no group. ``--out`` keeps every candidate's outcomes. Minutes to half an hour.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from verifier_service.cli.demo import recorded
 from verifier_service.cli.demo_server import running
 from verifier_service.client import Client, Wait
+from verifier_service.domain.evidence import Tier
 from verifier_service.domain.rewards import RewardRecord
 
+Floats = npt.NDArray[np.float64]
 SHIPPED = Path(__file__).parent.parent / "tiers" / "ladders" / "organic-gap.json"
 
 
@@ -62,17 +65,35 @@ def play(
     return records, compute.spent
 
 
-def advantages(
-    records: dict[str, RewardRecord], lines: list[dict[str, Any]], valid: set[str]
-) -> np.ndarray:
-    """Reward minus the mean of the group's valid members, in the order of the lines."""
+def is_true(record: RewardRecord) -> bool:
+    """Whether the outcome is a fact: measured at the top, or 0 by a hard gate. A belief is none."""
+    if record.outcome is None:
+        return False
+    return record.tier is Tier.HIGH_FIDELITY or (record.outcome, record.variance) == (0.0, 0.0)
+
+
+def advantages(records: dict[str, RewardRecord], members: list[tuple[str, str]]) -> Floats:
+    """Reward minus the mean of the group's rewards, per (id, group). Without a reward: left out of the
+    mean, and 0."""
     groups: dict[str, list[float]] = defaultdict(list)
-    for line in lines:
-        if line["id"] in valid:
-            groups[line["group"]].append(records[line["id"]].outcome or 0.0)
+    for name, group in members:
+        outcome = records[name].outcome
+        if outcome is not None:
+            groups[group].append(outcome)
     means = {group: sum(values) / len(values) for group, values in groups.items()}
-    rows = [line for line in lines if line["id"] in valid]
-    return np.array([(records[line["id"]].outcome or 0.0) - means[line["group"]] for line in rows])
+    rewards = [(records[name].outcome, group) for name, group in members]
+    return np.array([0.0 if reward is None else reward - means[group] for reward, group in rewards])
+
+
+def correlation(mine: Floats, truth: Floats, groups: list[str]) -> tuple[float, float]:
+    """r, and its standard error by 2,000 bootstraps over groups."""
+    rows = [np.flatnonzero(np.array(groups) == group) for group in sorted(set(groups))]
+    rng = np.random.default_rng(0)
+    again = []
+    for _ in range(2_000):
+        drawn = np.concatenate([rows[at] for at in rng.integers(0, len(rows), len(rows))])
+        again.append(np.corrcoef(mine[drawn], truth[drawn])[0, 1])
+    return float(np.corrcoef(mine, truth)[0, 1]), float(np.nanstd(again))
 
 
 @contextmanager
@@ -95,37 +116,57 @@ def main() -> None:
     arguments = parser.parse_args()
     unique = {line["id"]: line for line in recorded(arguments.groups) if line.get("answer") is not None}
     lines = list(unique.values())
+    found, spent = played(lines, arguments.share)
+    if arguments.out is not None:
+        kept = [{"id": line["id"], "group": line["group"], **_kept(found, line["id"])} for line in lines]
+        arguments.out.write_text(json.dumps({"spent": spent, "candidates": kept}, indent=1) + "\n")
+    report(found, spent, lines)
+
+
+def played(
+    lines: list[dict[str, Any]], share: float
+) -> tuple[dict[str, dict[str, RewardRecord]], dict[str, float]]:
+    """Records and credits spent of each run. ``truth`` has what ``top`` did not find worth measuring, or
+    what a soft gate refused there; the money is counted by ``top``."""
     top = ladder("top", ["fast", "high_fidelity"], "high_fidelity")
+    exact = ladder("exact", ["fast", "high_fidelity"], "high_fidelity")
+    exact["tiers"]["fast"] = [check for check in exact["tiers"]["fast"] if check["gate"] == "hard"]
     cheap = ladder("cheap", ["fast", "simulation"], "simulation")
     whole = ladder("whole", ["fast", "simulation", "high_fidelity"], "high_fidelity")
     found: dict[str, dict[str, RewardRecord]] = {}
     spent: dict[str, float] = {}
     with service() as client:
         found["top"], spent["top"] = play(client, "top", {}, top, lines)
-    budget = arguments.share * spent["top"]
+        found["truth"], spent["truth"] = play(client, "truth", {"audit_share": 1.0}, exact, lines)
+    budget = share * spent["top"]
     spec = {"budgets": {"compute": budget}, "horizon": {"trajectories": len(lines)}}
     with service() as client:
         found["quarter"], spent["quarter"] = play(client, "quarter", spec, whole, lines)
         found["cheap"], spent["cheap"] = play(client, "cheap", {}, cheap, lines)
-    valid = {
-        name
-        for name, record in found["top"].items()
-        if record.outcome is not None and all(name in records for records in found.values())
-    }
-    inside = np.array(
-        [0.0 < (found["top"][line["id"]].outcome or 0.0) < 1.0 for line in lines if line["id"] in valid]
-    )
-    if arguments.out is not None:
-        kept = [{"id": line["id"], "group": line["group"], **_kept(found, line["id"])} for line in lines]
-        arguments.out.write_text(json.dumps({"spent": spent, "candidates": kept}, indent=1) + "\n")
-    truth = advantages(found["top"], lines, valid)[inside]
-    print(f"{len(valid)} valid of {len(lines)} candidates, {inside.sum()} strictly between 0 and 1")
+    return found, spent
+
+
+def report(
+    found: dict[str, dict[str, RewardRecord]], spent: dict[str, float], lines: list[dict[str, Any]]
+) -> None:
+    """Print a line per run."""
+    known = [
+        (line["id"], line["group"])
+        for line in lines
+        if all(line["id"] in records for records in found.values()) and is_true(found["truth"][line["id"]])
+    ]
+    inside = np.array([0.0 < (found["truth"][name].outcome or 0.0) < 1.0 for name, _ in known])
+    groups = [group for (_, group), kept in zip(known, inside, strict=True) if kept]
+    truth = advantages(found["truth"], known)[inside]
+    print(f"{len(known)} of {len(lines)} have a truth, {inside.sum()} strictly between 0 and 1")
     for name in ("top", "quarter", "cheap"):
-        mine = advantages(found[name], lines, valid)[inside]
-        r = float(np.corrcoef(mine, truth)[0, 1])
+        r, error = correlation(advantages(found[name], known)[inside], truth, groups)
+        missing = sum(found[name][one].outcome is None for one, _ in known)
+        share = spent[name] / spent["top"]
         print(
-            f"{name:8s} r {r:.3f}  {spent[name]:.5f} credits ({spent[name] / spent['top']:.0%} of the top)"
+            f"{name:8s} r {r:.3f} ± {error:.3f}  {spent[name]:.5f} credits ({share:.0%} of the top)", end=""
         )
+        print(f", {missing} without a reward")
 
 
 def _kept(found: dict[str, dict[str, RewardRecord]], name: str) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from benchmarks.ingest import server
 from benchmarks.two_levels import LADDER
 
 BATCH = 16
-FILL = 256
+FILL = 128
 
 
 def main() -> None:
@@ -79,7 +79,7 @@ def batches(tag: str, count: int, size: int) -> Iterator[list[dict[str, Any]]]:
 
 def submit(http: httpx.Client, batch: list[dict[str, Any]], until: str) -> None:
     """One request that waits."""
-    body = {"trajectories": batch, "wait": {"until": until, "seconds": 240}}
+    body = {"trajectories": batch, "wait": {"until": until, "seconds": 120}}
     answer = http.post("/v1/runs/r/trajectories", json=body).raise_for_status().json()
     if not answer["complete"]:
         raise SystemExit(f"a batch did not reach {until}: {answer['results'][0]}")

@@ -11,20 +11,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from scheduler.beliefs import UNKNOWN_MISTAKES, TierBeliefs, estimate_of, is_finite, verdict_estimate
 from scheduler.chain import Chain, fit_chain
-from scheduler.chain_probability import FORMAT as PROBABILITY
 from scheduler.chain_probability import Probability
 from scheduler.chain_step import HeldOut, Pattern
 from scheduler.corrections import shrunken_bias
+from scheduler.ladder_model import LadderModel, model_of
 from scheduler.levels import MapNamed, Value, features_of, levels_of, values_of
-from scheduler.observations import Declared, DeclaredLine, Floats, Observations
+from scheduler.observations import Declared, DeclaredLine, Observations
 from scheduler.signature import pay_and_merit
 from scheduler.strata import level_of, stratum_of
 from scheduler.value import utility_centre, utility_moments
@@ -36,73 +34,10 @@ from verifier_service.domain.insight import PayAndMerit, Rested
 from verifier_service.domain.ladders import Ladder
 from verifier_service.domain.models import Alarm, Audited, Example
 
-FORMAT = "ladder-model/3"
 NOTHING = "nothing/1"
 PRESENT_SHARE = 0.9  # of the examples must have a feature
 MOST_FEATURES = 32
-REACH = 0.1  # of the range of a feature among the truths: beyond it, features alone predict nothing
 FEWEST_UNMEASURED = 20  # truths before features alone, or scores of others, predict a candidate
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class LadderModel:
-    """A fitted model with what it is read by.
-
-    ``levels``: the tiers of the chain's columns. ``features``: names of its x, ``usual`` what stands in
-    for one that is missing. ``widen``: factor on the variance, per highest observed level.
-    ``shifts``: what is added to the mean, per stratum. ``low``, ``high``: ends of each feature's range
-    among candidates whose truth is known.
-    """
-
-    levels: tuple[Tier, ...]
-    features: tuple[str, ...]
-    usual: tuple[float, ...]
-    chain: Chain | Probability
-    low: tuple[float, ...] = ()
-    high: tuple[float, ...] = ()
-    widen: Mapping[str, float] = field(default_factory=dict)
-    shifts: Mapping[str, float] = field(default_factory=dict)
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain JSON from which the same model is made."""
-        return {
-            "format": FORMAT,
-            "levels": [tier.value for tier in self.levels],
-            "features": list(self.features),
-            "usual": list(self.usual),
-            "chain": self.chain.as_json(),
-            "low": list(self.low),
-            "high": list(self.high),
-            "widen": dict(self.widen),
-            "shifts": dict(self.shifts),
-        }
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> LadderModel:
-        """The model that ``as_json`` wrote."""
-        return cls(
-            levels=tuple(Tier(name) for name in document["levels"]),
-            features=tuple(document["features"]),
-            usual=tuple(document["usual"]),
-            chain=_chain_from(document["chain"]),
-            low=tuple(document["low"]),
-            high=tuple(document["high"]),
-            widen=document["widen"],
-            shifts=document["shifts"],
-        )
-
-    def is_like_known(self, features: Mapping[str, float]) -> bool:
-        """Whether every feature lies where truths are known, or within a tenth of their range beside it."""
-        return all(
-            low - REACH * (high - low) <= features.get(name, low) <= high + REACH * (high - low)
-            for name, low, high in zip(self.features, self.low, self.high, strict=True)
-        )
-
-    def row(self, features: Mapping[str, float], values: Mapping[Tier, Value]) -> tuple[Floats, Floats]:
-        """x (1, p) and y (1, K) of one candidate."""
-        x = [features.get(name, usual) for name, usual in zip(self.features, self.usual, strict=True)]
-        y = [values[tier].mean if tier in values else math.nan for tier in self.levels]
-        return np.array([x], dtype=np.float64).reshape(1, len(x)), np.array([y], dtype=np.float64)
 
 
 def _is_known(
@@ -112,25 +47,6 @@ def _is_known(
     if declared.tier.rank >= ladder.spec.truth.rank:
         return True
     return ladder.spec.outcome is not None and ladder.spec.truth in values_of(ladder, evidence, map_named)
-
-
-def _chain_from(document: Mapping[str, Any]) -> Chain | Probability:
-    kind = Probability if document.get("format") == PROBABILITY else Chain
-    return kind.from_json(document)
-
-
-@lru_cache(maxsize=64)
-def model_of(body: str) -> LadderModel | None:
-    """The model in a stored document; ``None`` for one that another version of this code wrote, which is
-    replaced at the next fit."""
-    document = json.loads(body)
-    return LadderModel.from_json(document) if document.get("format") == FORMAT else None
-
-
-def is_doubted(model: FittedModel | None, tier: Tier) -> bool:
-    """Whether an alarm stands on what ``tier`` measures: then nothing rests on it as certain."""
-    fitted = None if model is None else model_of(model.body)
-    return fitted is not None and tier.value in fitted.widen
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,20 +135,35 @@ class LearnedBeliefs:
         return FittedModel(number=number, labels=labels, body=canonical_json(document))
 
     def watch(
-        self, ladder: Ladder, noted: str | None, audits: Sequence[Audited]
+        self,
+        ladder: Ladder,
+        noted: str | None,
+        audits: Sequence[Audited],
+        model: FittedModel | None = None,
     ) -> tuple[str, list[Alarm]]:
         """See ``ports.policy.Beliefs``; strata are the build that measured and a third of the scores.
-        Errors are in units of the utility's width, which does not change when a model is fitted again."""
+        Errors are those of ``model``, which has not seen these truths, ranked among its held-out errors;
+        of the beliefs as they were drawn where there is none. Their unit is the utility's width, which does
+        not change when a model is fitted again."""
         watch = _watch_of(noted, audits)
         width = utility_centre(ladder.spec.utility)[1] if ladder.spec.utility is not None else 1.0
+        fitted = None if model is None else model_of(model.body)
+        restated = None
+        if fitted is not None and fitted.held_out:
+            restated = {key: error / width for key, error in fitted.held_out.items()}
         raised: list[Alarm] = []
         for audit in audits:
-            values = values_of(ladder, audit.evidence, self.map_named)
-            truth = values.get(ladder.spec.truth)
+            values = dict(values_of(ladder, audit.evidence, self.map_named))
+            truth = values.pop(ladder.spec.truth, None)
             if truth is None:
                 continue
             build, stratum = stratum_of(ladder, audit.evidence, values, audit.outcome)
-            alarm = watch.saw(stratum, (audit.mean - truth.mean) / width, audit.key)
+            error = (audit.mean - truth.mean) / width
+            if fitted is not None and restated is not None:
+                row = fitted.row(features_of(audit.evidence), values)
+                predicted = float(fitted.chain.believe(*row).mean[0])
+                error = restated.get(audit.key, (predicted - truth.mean) / width)
+            alarm = watch.saw(stratum, error, audit.key, restated)
             if alarm is not None:
                 raised.append(Alarm(verifier=build, stratum=stratum, **alarm))
         return canonical_json(watch.as_json()), raised
@@ -304,7 +235,30 @@ def _fit(ladder: Ladder, rows: Sequence[_Row]) -> LadderModel:
         return LadderModel(levels, names, tuple(usual.tolist()), judge, low, high)
     chain, held_out = fit_chain(seen, declared, noise=noise, seed=0)
     shifts = _shifts(ladder, rows, chain, levels, held_out)
-    return LadderModel(levels, names, tuple(usual.tolist()), chain, low, high, shifts=shifts)
+    errors = _held_out_errors(ladder, rows, levels, held_out)
+    return LadderModel(
+        levels, names, tuple(usual.tolist()), chain, low, high, shifts=shifts, held_out=errors
+    )
+
+
+def _pattern(row: _Row, levels: Sequence[Tier]) -> Pattern:
+    return tuple(place for place, tier in enumerate(levels[:-1]) if tier in row.values)
+
+
+def _held_out_errors(
+    ladder: Ladder, rows: Sequence[_Row], levels: Sequence[Tier], held_out: Mapping[Pattern, HeldOut]
+) -> dict[str, float]:
+    """Believed without its truth - found, per audit that has ended."""
+    predicted = {
+        (pattern, key): prediction
+        for pattern, found in held_out.items()
+        for key, prediction in zip(found.key.tolist(), found.prediction.tolist(), strict=True)
+    }
+    return {
+        str(row.example.trajectory): predicted[_pattern(row, levels), row.example.trajectory] - truth.mean
+        for row in rows
+        if row.example.audited and (truth := row.values.get(ladder.spec.truth)) is not None
+    }
 
 
 def _shifts(
@@ -327,7 +281,7 @@ def _shifts(
         truth, propensity = row.values.get(ladder.spec.truth), row.example.propensity
         if truth is None or propensity is None:
             continue
-        pattern = tuple(place for place, tier in enumerate(levels[:-1]) if tier in row.values)
+        pattern = _pattern(row, levels)
         mean = predicted[pattern][row.example.trajectory]
         variance = float(chain.steps[pattern].spread.of(np.array([mean]))[0])
         outcome = utility_moments(ladder.spec.utility, mean, variance)[0]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from scheduler.audit import LEAST_CHANCE, AuditPlan, Candidates, uniform
-from scheduler.learned import model_of
+from scheduler.ladder_model import model_of
 from scheduler.watch import RESPONSE
 from verifier_service.domain.decisions import Decision, PolicyCase, RunView
 

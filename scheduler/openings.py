@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.learned import is_doubted, model_of
+from scheduler.ladder_model import is_doubted, model_of
 from scheduler.levels import levels_of
 from scheduler.pool import NONE
 from scheduler.worth import IDENTITY, Floats, of_utility

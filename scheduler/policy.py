@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from scheduler.learned import is_doubted
+from scheduler.ladder_model import is_doubted
 from verifier_service.domain.decisions import Decision, PolicyCase, RunView, TierOption, Verdicts
 
 FLOOR_CREDITS = 1e-9

@@ -5,28 +5,31 @@ ranks (Gordon and Pollak 1995, Annals of Statistics 23, 1477). A rank among all 
 broken at random, is uniform and independent of the others while nothing changes, whatever the errors are
 distributed like. So the threshold comes from simulated uniform numbers and fits every verifier.
 
-Errors of beliefs that are refitted are not quite exchangeable: where many candidates have the same error
-(metals whose gap is 0, say), a refit moves all of them by a trifle past all the earlier ones. Hence each
-error is blurred by a quarter of the spread of the reference, and trifles do not change ranks.
+Errors of beliefs that are refitted are not exchangeable as they were drawn: a refit moves many of them at
+once, and where many candidates have the same error (metals whose gap is 0, say) past all the earlier ones.
+Hence an error is ranked among what the same belief would have said of the earlier audits, had it not seen
+their truths. It also shows more: beliefs that learn to trust a verifier less no longer look as if they
+had got better. Where that is not known, errors stand as they were drawn, each blurred by a quarter of the
+spread of the reference, so that trifles do not change ranks.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from bisect import bisect_left, bisect_right, insort
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
 import numpy as np
+import numpy.typing as npt
 
 from verifier_service.domain.errors import InvalidInput
 
-FORMAT = "watch/3"
+FORMAT = "watch/4"
 REFERENCE = 30  # audits of a stratum before its chart starts
 REMEMBERED = 400  # errors that a new one is ranked among
-BLUR = 0.25  # of the spread of the reference, as a standard deviation
+BLUR = 0.25  # of the spread of the reference, as a standard deviation, where it is needed
 MOST_CHARTS = 64  # the ones that were fed longest ago are forgotten
 NULL_RATE = 0.05  # false alarms per 1,000 candidates
 POOLED = "*"
@@ -70,55 +73,55 @@ RESPONSE = Response()
 
 @dataclass(slots=True)
 class Chart:
-    """One stratum: its latest errors in their order (at most 400, blurred), a statistic per change, how
-    many audits it has seen, half the width of the blur, and ties until it is known."""
+    """One stratum: its latest errors and the audits they are of (at most 400), a statistic per change, how
+    many audits it has seen, and half the width of the blur, known when the reference is complete."""
 
+    name: str
     recent: list[float] = field(default_factory=list)
     statistics: list[float] = field(default_factory=lambda: [0.0] * len(CHANGES))
     audits: int = 0
     blur: float = 0.0
-    ties: list[float] = field(default_factory=list)
-    ordered: list[float] = field(init=False)
+    keys: list[str] = field(default_factory=list)
+    ties: list[float] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.ordered = sorted(self.recent)
+        self.ties = [tie(key, self.name) for key in self.keys]
 
-    def saw(self, z: float, tie: float, least_blur: float = 0.0) -> float:
-        """The statistic after one more error; 0 while the reference is gathered. ``tie`` in (0, 1)."""
+    def saw(
+        self, z: float, key: str, restated: Mapping[str, float] | None = None, least_blur: float = 0.0
+    ) -> float:
+        """The statistic after one more error; 0 while the reference is gathered."""
         self.audits += 1
-        if self.audits <= REFERENCE:
-            self.recent.append(z)
-            self.ties.append(tie)
-            if self.audits == REFERENCE:
-                self._begin(least_blur)
-            return 0.0
-        blurred = z + self.blur * (2.0 * tie - 1.0)
-        u = rank(self.ordered, blurred, tie)
-        for place, (share, k) in enumerate(CHANGES):
-            self.statistics[place] = (self.statistics[place] + 1.0) * _ratio(u, share, k)
-        self._remember(blurred)
-        return sum(self.statistics) / len(CHANGES)
+        drawn = tie(key, self.name)
+        statistic = 0.0
+        if self.audits > REFERENCE:
+            u = self._rank(z, drawn, restated)
+            for place, (share, k) in enumerate(CHANGES):
+                self.statistics[place] = (self.statistics[place] + 1.0) * _ratio(u, share, k)
+            statistic = sum(self.statistics) / len(CHANGES)
+        self.recent = [*self.recent, z][-REMEMBERED:]
+        self.keys = [*self.keys, key][-REMEMBERED:]
+        self.ties = [*self.ties, drawn][-REMEMBERED:]
+        if self.audits == REFERENCE:
+            self._measure(least_blur)
+        return statistic
 
     def as_json(self) -> list[Any]:
         """Its parts in the order of the fields."""
-        return [self.recent, self.statistics, self.audits, self.blur, self.ties]
+        return [self.recent, self.statistics, self.audits, self.blur, self.keys]
 
-    def _begin(self, least_blur: float) -> None:
+    def _rank(self, z: float, drawn: float, restated: Mapping[str, float] | None) -> float:
+        if restated is not None:
+            earlier = [restated.get(key, error) for key, error in zip(self.keys, self.recent, strict=True)]
+            return rank(np.array(earlier), z, drawn)
+        blurred = np.array(self.recent) + self.blur * (2.0 * np.array(self.ties) - 1.0)
+        return rank(blurred, z + self.blur * (2.0 * drawn - 1.0), drawn)
+
+    def _measure(self, least_blur: float) -> None:
         """From the first to the ninth decile are 2.56 standard deviations of normal errors; a uniform
         number in (-1, 1) has the standard deviation 1 / sqrt 3."""
         low, high = np.quantile(self.recent, (0.1, 0.9))
         self.blur = max(least_blur, BLUR * 3.0**0.5 * float(high / 2.56 - low / 2.56))
-        self.recent = [
-            z + self.blur * (2.0 * tie - 1.0) for z, tie in zip(self.recent, self.ties, strict=True)
-        ]
-        self.ties = []
-        self.ordered = sorted(self.recent)
-
-    def _remember(self, z: float) -> None:
-        self.recent.append(z)
-        insort(self.ordered, z)
-        if len(self.recent) > REMEMBERED:
-            del self.ordered[bisect_left(self.ordered, self.recent.pop(0))]
 
 
 class Watch:
@@ -136,11 +139,15 @@ class Watch:
         self.per_thousand = float(per_thousand)
         self._charts: dict[str, Chart] = {}
 
-    def saw(self, stratum: str, z: float, key: str) -> Raised | None:
-        """One audit: ``z`` = (believed - found) in any unit that does not change, with the belief as it was
-        when the audit was drawn; ``key`` names the audit, its hash breaks ties and blurs.
+    def saw(
+        self, stratum: str, z: float, key: str, restated: Mapping[str, float] | None = None
+    ) -> Raised | None:
+        """One audit: ``z`` = (believed - found) in any unit that does not change; ``key`` names the audit,
+        its hash breaks ties and blurs.
 
-        In units of the belief's own standard deviation changes show less: that grows with what is amiss.
+        ``restated``: errors of earlier audits by their keys, as the belief whose error ``z`` is would have
+        made them without their truths. Without it ``z`` and all before stand as they were drawn. Units of
+        the belief's own standard deviation would show less: that grows with what is amiss.
 
         After an alarm the charts of the stratum and of its build begin anew, with a new reference. An
         error that is not a number is left out.
@@ -152,15 +159,15 @@ class Watch:
         charts = _charts_of(stratum)
         blur = 0.0  # of the build as a whole, which the bins' is no smaller than
         for name, weight in charts:
-            chart = self._charts.pop(name, None) or Chart()
+            chart = self._charts.pop(name, None) or Chart(name)
             self._charts[name] = chart
-            statistic, threshold = chart.saw(error, tie(key, name), blur), self.threshold / weight
+            statistic, threshold = chart.saw(error, key, restated, blur), self.threshold / weight
             blur = chart.blur
             if statistic > threshold and raised is None:
                 raised = Raised(statistic=statistic, threshold=threshold, audits=chart.audits)
         if raised is not None:
             for name, _ in charts:
-                self._charts[name] = Chart()
+                self._charts[name] = Chart(name)
         while len(self._charts) > MOST_CHARTS:
             del self._charts[next(iter(self._charts))]
         return raised
@@ -181,19 +188,19 @@ class Watch:
         if document.get("format") != FORMAT:
             return cls()
         watch = cls(document["per_thousand"])
-        for name, recent, statistics, audits, blur, ties in document["charts"]:
-            watch._charts[name] = Chart(list(recent), list(statistics), int(audits), blur, list(ties))
+        for name, recent, statistics, audits, blur, keys in document["charts"]:
+            chart = Chart(name, list(recent), list(statistics), int(audits), blur, list(keys))
+            watch._charts[name] = chart
         return watch
 
 
-def rank(ordered: list[float], z: float, tie: float) -> float:
+def rank(earlier: npt.NDArray[np.float64], z: float, tie: float) -> float:
     """Where z stands among earlier errors, in (0, 1): (how many are below + tie (equals + 1)) / (n + 1).
 
     Uniform where z and the earlier ones are exchangeable and ``tie`` is uniform.
     """
-    below = bisect_left(ordered, z)
-    equals = bisect_right(ordered, z) - below
-    return (below + tie * (equals + 1)) / (len(ordered) + 1)
+    below, equals = int((earlier < z).sum()), int((earlier == z).sum())
+    return (below + tie * (equals + 1)) / (len(earlier) + 1)
 
 
 def tie(key: str, chart: str) -> float:

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict
+from concurrent.futures import Future
 from pathlib import Path
 from queue import Empty, Full, LifoQueue
 
@@ -86,6 +87,7 @@ class RdkitDrawer:
         for _ in range(AT_ONCE):
             self._places.put(None)
         self._kept: OrderedDict[str, Drawing] = OrderedDict()
+        self._under_way: dict[str, Future[Drawing]] = {}
         self._most = kept
         self._lock = threading.Lock()
         self._closed = False
@@ -102,10 +104,11 @@ class RdkitDrawer:
             if known is not None:
                 self._kept.move_to_end(text)
                 return known
-        drawn = self._drawn(text)
-        if drawn.svg is not None or drawn.code in ("not_a_structure", "too_slow"):
-            self._keep(text, drawn)
-        return drawn
+            others = self._under_way.get(text)
+            mine: Future[Drawing] = Future()
+            if others is None:
+                self._under_way[text] = mine
+        return self._first(text, mine) if others is None else others.result()
 
     def close(self) -> None:
         """Kill the children that are idle; those at work end after their drawing."""
@@ -115,6 +118,19 @@ class RdkitDrawer:
                 child = self._places.get_nowait()
                 if child is not None:
                     child.kill()
+
+    def _first(self, text: str, told: Future[Drawing]) -> Drawing:
+        """Draw for all who ask meanwhile: a page asks twice, and what is slow must not take both places."""
+        drawn = Drawing(None, "failed", "it could not be drawn; try again")
+        try:
+            drawn = self._drawn(text)
+            if drawn.svg is not None or drawn.code in ("not_a_structure", "too_slow"):
+                self._keep(text, drawn)
+        finally:
+            with self._lock:
+                del self._under_way[text]
+            told.set_result(drawn)
+        return drawn
 
     def _drawn(self, text: str) -> Drawing:
         try:

@@ -64,6 +64,7 @@ class Settings(BaseSettings):
     max_queued: int = Field(default=1_000_000, ge=1)
 
     review_grace_s: float = Field(default=10.0, ge=0)
+    review_held: int = Field(default=20, ge=1, le=1_000)
 
     webhook_http: bool = False
     webhook_ports: Annotated[tuple[int, ...] | None, NoDecode] = None

@@ -16,7 +16,7 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 HERE = Path(__file__).resolve().parent
-PICTURE = HERE.parents[1] / "docs" / "pictures" / "training.png"
+PICTURE = HERE.parents[1] / "docs" / "images" / "training.png"
 COLOURS = {"fast-only": "#c4631b", "all-at-top": "#555555", "ladder": "#1b6ca8"}
 GOOD = 0.8
 Curve = list[tuple[float, float, int]]

@@ -1,14 +1,16 @@
 """Pages in a real browser: a server for the session, a page per test, and what every test must keep.
 
 A test fails when its page wrote an error to the console or broke the Content-Security-Policy. A picture
-of the page at the end of each test goes to ``tests/browser/screenshots`` (``$BROWSER_SCREENSHOTS``).
+of the page at the end of each test goes to ``tests/browser/screenshots`` (``$BROWSER_SCREENSHOTS``), named
+by module and test; of one that failed it is in ``failed`` there, beside its trace, which
+``playwright show-trace`` opens.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,8 @@ EXPECTED = re.compile(
     # What drawing without a graphics card says.
     r"|^\[\.WebGL-\w+\]GL Driver Message .* GPU stall due to ReadPixels"
 )
+SNAPSHOTS = os.environ.get("BROWSER_SNAPSHOTS") == "1"  # of the page at each step; half as slow again
+FAILED = pytest.StashKey[bool]()
 expect.set_options(timeout=TIMEOUT_MS)
 
 
@@ -44,12 +48,31 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserServer]:
         yield BrowserServer(running)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note whether a test has failed, for what is kept of it."""
+    report = yield
+    item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
+    return report
+
+
+def place_of(item: pytest.Item, suffix: str) -> Path:
+    """Where something of a test is kept; the folder is there."""
+    folder = SCREENSHOTS / "failed" if item.stash.get(FAILED, False) else SCREENSHOTS
+    folder.mkdir(parents=True, exist_ok=True)
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{item.path.stem}.{item.name}")
+    return folder / f"{name[:180]}{suffix}"
+
+
 @pytest.fixture
-def context(chrome: Browser) -> Iterator[BrowserContext]:
+def context(chrome: Browser, request: pytest.FixtureRequest) -> Iterator[BrowserContext]:
     """A browser of somebody new: no cookies, nothing stored."""
     opened = chrome.new_context(viewport=VIEWPORT, reduced_motion="reduce")
     opened.set_default_timeout(TIMEOUT_MS)
+    opened.tracing.start(snapshots=SNAPSHOTS)
     yield opened
+    failed = request.node.stash.get(FAILED, False)
+    opened.tracing.stop(path=place_of(request.node, ".zip") if failed else None)
     opened.close()
 
 
@@ -65,7 +88,7 @@ def page(context: BrowserContext, request: pytest.FixtureRequest) -> Iterator[Pa
     opened.on("console", heard)
     opened.on("pageerror", lambda error: complaints.append(f"exception: {error} ({opened.url})"))
     yield opened
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", request.node.name)
-    opened.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+    item = request.node
+    item.stash[FAILED] = item.stash.get(FAILED, False) or complaints != []
+    opened.screenshot(path=place_of(item, ".png"), full_page=True)
     assert complaints == []

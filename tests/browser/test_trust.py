@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -80,8 +81,9 @@ def test_figures_alarm_and_reviewers(page: Page, trusted: BrowserServer) -> None
     page.get_by_role("button", name="Show", exact=True).click()
     expect(page.get_by_role("img", name="Bias by pair of tiers and build")).to_be_visible()
     expect(page.get_by_role("img", name="Coverage by pair of tiers and build")).to_be_visible()
-    name = "Reliability of noisy: simulation foretells high fidelity, by noisy.rough 1"
-    expect(page.get_by_role("img", name=name)).to_be_visible()
+    # By which of its levels a candidate reached the truth depends on what was learned when.
+    name = re.compile("Reliability of noisy: (fast|simulation) foretells high fidelity, by ")
+    expect(page.get_by_role("img", name=name).first).to_be_visible()
     expect(page.get_by_text("From the first to the second half")).to_be_visible()
     expect(page.get_by_role("img", name=f"How often reviewers of {made.queue} are wrong")).to_be_visible()
     expect(

@@ -71,6 +71,7 @@ def test_gold_items_look_like_the_others_until_the_vote_took_effect(store: SqlSt
         assert (item.state, item.assigned_to, after.assigned_to) == (ReviewState.CLAIMED, None, None)
         assert (item.queue, item.queue_version, item.approvals, item.blind) == ("q", 1, 2, True)
         assert after.state is ReviewState.OPEN, "one vote of two"
+    assert len({item.ladder for item in found}) == 1, "by it pages know what a candidate is"
     assert all(len(item.check) == DIGEST_CHARS for item in known)
     assert len({item.created_at for item in found}) == len(found)
     with store.read() as tx:
@@ -84,6 +85,36 @@ def test_gold_items_look_like_the_others_until_the_vote_took_effect(store: SqlSt
         judged = tx.reviews.judged(PROJECT, "q", 99)
     assert {one.review for one in judged} == {item.id for item in known}
     assert all(one.expected is not None for one in judged)
+
+
+def test_files_meet_gold_items_as_what_they_imitate(store: SqlStore) -> None:
+    prepare(store)
+    declare(store, gold_share=0.5)
+    gold(store)
+    for n in range(12):
+        wanted(store, str(n))
+    found = [item for item in iter(lambda: take(store, "ann"), None) if is_gold(item)]
+    [item] = found
+    with store.read() as tx:
+        [one] = tx.lab_results.gold_items(PROJECT, [item.id, "nobody"])
+        assert (one.review, one.queue, one.state, one.approvals) == (item.id, "q", "open", 1)
+        assert (one.gold, one.claimed, one.canonical, one.key) == (True, True, "known g", item.check)
+        assert tx.lab_results.gold_showing(PROJECT, ["known g"]) == [one]
+        assert tx.lab_results.gold_showing(PROJECT, ["CCO"]) == []
+        assert tx.lab_results.gold_items("another project", [item.id]) == []
+        assert tx.lab_results.by_review(PROJECT, [item.id]) == []
+    end_claims(store)
+    with store.begin() as tx:
+        assert tx.reviews.close_free(PROJECT, [item.id], by="bob", details={item.id: {"import": "i"}}) == 1
+        tx.reviews.note_amended(PROJECT, [item.id], by="bob", details={item.id: {"import": "j"}})
+    with store.read() as tx:
+        assert tx.lab_results.gold_showing(PROJECT, ["known g"]) == []
+        told = tx.trail.page(PROJECT, after=0, limit=99, actor="bob")
+    assert [(act.kind, act.review, act.detail) for act in told] == [
+        (Act.ANSWERED, item.id, {"import": "i"}),
+        (Act.AMENDED, item.id, {"import": "j"}),
+    ]
+    assert read(store, item.id).state is ReviewState.EFFECTIVE
 
 
 def test_nobody_gets_a_gold_item_twice_nor_anothers(store: SqlStore) -> None:

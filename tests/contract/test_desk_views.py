@@ -123,8 +123,8 @@ def test_loads_count_what_one_may_be_offered(store: SqlStore) -> None:
     alter(store, f"UPDATE reviews SET created_at = 60.0 WHERE id = '{second}'")
     alter(store, "UPDATE reviews SET created_at = 1.0 WHERE claimed_by IS NOT NULL")
     alter(store, f"UPDATE reviews SET lane = 0, escalated_at = 1.0 WHERE id IN ('{first}', '{third}')")
-    assert loads(store, "ann") == {"q": QueueLoad("q", 1, 1, 0, 60.0, more=False)}
-    assert loads(store, "bob") == {"q": QueueLoad("q", 2, 0, 1, 50.0, more=False)}
+    assert loads(store, "ann") == {"q": QueueLoad("q", 1, 1, 0, 60.0, more=False, fresh=1)}
+    assert loads(store, "bob") == {"q": QueueLoad("q", 2, 0, 1, 50.0, more=False, fresh=1)}
     assert loads(store, "cat")["other"] == QueueLoad("other", 0, 1, 0, None, more=False)
     alter(store, "UPDATE reviews SET deadline = 2.0")
     assert loads(store, "bob") == {}

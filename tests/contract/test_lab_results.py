@@ -88,7 +88,7 @@ def answered(store: SqlStore, target: Target, *, import_id: str = "i") -> None:
     with store.begin() as tx:
         tx.lab_results.add(PROJECT, done(import_id), KEY)
         assert tx.checks.answer({target.check: lab_evidence(target.key, 1.0)}) == {target.check}
-        assert tx.reviews.close_free([target.check]) == 1
+        assert tx.reviews.close_free(PROJECT, [target.review]) == 1
         tx.demands.satisfy([target.check])
         assert tx.lab_results.keep(PROJECT, import_id, {target.check: value()}) == 1
 
@@ -169,17 +169,44 @@ def test_an_item_that_somebody_holds_or_voted_on_is_not_closed(store: SqlStore) 
     target = waiting(store)
     with store.begin() as tx:
         tx.reviews.claim(PROJECT, reviewer="ann", queue=None, review=target.review, minutes=5.0)
-        assert tx.reviews.close_free([target.check]) == 0
+        assert tx.reviews.close_free(PROJECT, [target.review]) == 0
         tx.reviews.release(PROJECT, target.review, "ann")
         decision = ReviewDecision(reviewer="bob", verdict="accept")
         tx.reviews.claim(PROJECT, reviewer="bob", queue=None, review=target.review, minutes=5.0)
         tx.reviews.decide(PROJECT, target.review, decision, 60.0)
-        assert tx.reviews.close_free([target.check]) == 0
+        assert tx.reviews.close_free(PROJECT, [target.review]) == 0
         tx.reviews.release(PROJECT, target.review, "bob")
-        assert tx.reviews.close_free([target.check]) == 1
-        assert tx.reviews.close_free([target.check]) == 0
+        assert tx.reviews.close_free(PROJECT, [target.review]) == 1
+        assert tx.reviews.close_free(PROJECT, [target.review]) == 0
     with store.read() as tx:
         assert tx.reviews.get(PROJECT, target.review).state is ReviewState.EFFECTIVE
+
+
+def test_the_worklist_holds_what_a_file_of_its_sender_may_answer(store: SqlStore) -> None:
+    several, held, late, own, *free = (waiting(store, f"c{at}", (f"t{at}",)) for at in range(6))
+    alter(store, f"UPDATE reviews SET approvals = 2 WHERE id = '{several.review}'")
+    alter(store, f"UPDATE reviews SET deadline = 1.0 WHERE id = '{late.review}'")
+    with store.begin() as tx:
+        tx.reviews.claim(PROJECT, reviewer="ann", queue=None, review=held.review, minutes=5.0)
+        tx.trajectories.attribute({own.pk: "bob"})
+
+    def found(person: str | None, limit: int = 99, queue: str | None = None, **more: str) -> list[Target]:
+        with store.read() as tx:
+            return tx.lab_results.answerable(PROJECT, queue, limit, person=person, **more)
+
+    assert found(None) == [own, *free]
+    assert found("bob") == free
+    assert found("bob", 1, "q") == free[:1]
+    assert found("bob", 1, after=free[0].review) == free[1:]
+    assert found("bob", after=several.review) == free
+    assert found("bob", after=free[1].review) == found(None, after="unknown") == found(None, 9, "x") == []
+    with store.read() as tx:
+        every = [own.check, *(one.check for one in free)]
+        assert tx.lab_results.submitted_by(every, "bob") == {own.check}
+        assert tx.lab_results.submitted_by(every, "ann") == set()
+    answered(store, own)
+    with store.read() as tx:
+        assert tx.lab_results.submitted_by([own.check], "bob") == {own.check}, "also when it has an answer"
 
 
 def test_only_what_waits_is_answered_and_what_was_reserved_comes_back(store: SqlStore) -> None:

@@ -52,7 +52,18 @@ HOT: dict[str, Callable[[Transaction], object]] = {
         for state in (None, "open", "claimed", "disputed", "decided", "effective", "cancelled")
         for of, queue in (("", None), (" of a queue", "q"))
     },
-    "reviews.listed": lambda tx: tx.reviews.listed(PROJECT, queue=None, state="open", limit=10),
+    "waiting for a laboratory": lambda tx: tx.lab_results.waiting(PROJECT, "q", 10),
+    **{
+        f"reviews.listed, {state}{of}": lambda tx, state=state, queue=queue: tx.reviews.listed(
+            PROJECT, queue=queue, state=state, limit=10
+        )
+        for state in (None, "open", "claimed", "disputed", "decided", "effective")
+        for of, queue in (("", None), (" of a queue", "q"))
+    },
+    "in hand": lambda tx: tx.reviews.in_hand(PROJECT, "ann"),
+    "known reviewer": lambda tx: tx.reviews.known(PROJECT, "ann"),
+    "gold seen": lambda tx: tx.gold.seen(PROJECT, "q"),
+    "gold unseen": lambda tx: tx.gold.unseen(PROJECT, "q", "ann"),
     "queues of the desk": lambda tx: tx.desk_views.queues(PROJECT),
     "loads": lambda tx: tx.desk_views.loads(PROJECT, "ann"),
     "held by me": lambda tx: tx.desk_views.held(PROJECT, "ann", 10),
@@ -70,6 +81,7 @@ SMALL = (
     "SCAN json_each",
     "SCAN payers",
     "SCAN named",
+    "SCAN chosen",
     "SCAN waiting",
 )
 PARTIAL = (

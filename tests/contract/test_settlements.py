@@ -120,6 +120,18 @@ def test_who_wants_a_check_and_since_when(store: SqlStore) -> None:
         assert tx.settlements.wanting([pk])[0].registered_at == 5e9
 
 
+def test_who_has_forecast_an_event(store: SqlStore) -> None:
+    check = waiting(store, "a")
+    waiting(store, "b", "snow")
+    with store.begin() as tx:
+        [(_, pk, _)] = tx.demands.wanting(check)
+        tx.trajectories.attribute({pk: "ann"})
+    with store.read() as tx:
+        assert tx.settlements.forecast_by(PROJECT, ["rain", "snow", "hail"], "ann") == {"rain"}
+        assert tx.settlements.forecast_by(PROJECT, ["rain"], "bob") == set()
+        assert tx.settlements.forecast_by("another project", ["rain"], "ann") == set()
+
+
 def test_questions_are_told_apart(store: SqlStore) -> None:
     first = waiting(store, "a")
     waiting(store, "b")

@@ -88,8 +88,8 @@ def test_fifty_runs_leak_nothing(tmp_path: Path) -> None:
     for n in range(50):
         batch = jobs("ok", "exit", "ok") if n % 5 == 0 else jobs(*["ok"] * 5)
         assert len(by_id(harness.run(batch, nobody))) == len(batch)
-    assert me.num_fds() == descriptors
-    assert threading.active_count() == threads
+    assert me.num_fds() <= descriptors  # what earlier tests left may have been collected meanwhile
+    assert threading.active_count() <= threads
     assert len(verifier_children()) == len(list(tmp_path.iterdir())) == 1
     harness.close()
     assert verifier_children() == []

@@ -338,7 +338,7 @@ def test_the_command_line_does_all_of_it(http: httpx.Client, running: Server, tm
     run("claim", first, "--reviewer", "ann")
     assert "yours until" in run("renew", first, "--reviewer", "ann").stdout
     assert "is open" in run("skip", first, "--reviewer", "ann", "--reason", "no").stdout
-    assert "done" in run("reassign", first, "--to", "bob").stdout
+    assert "done" in run("reassign", first, "--to", "ann").stdout
     assert "review_not_found" in run("withdraw", "absent", "--reason", "x", code=1).stdout
     assert "done" in run("withdraw", first, "--reason", "x").stdout
     run("claim", second, "--reviewer", "ann")

@@ -60,6 +60,7 @@ RULES_BEYOND = {
     "GET /v1/runs/{run}/trajectories": "a cursor comes from the page before",
     "GET /v1/checks/stuck": "a cursor comes from the page before",
     "GET /v1/checks/failed": "a cursor comes from the page before",
+    "POST /v1/keys": "an owner is an active user",
     "POST /v1/users": PASSWORDS,
     "PATCH /v1/users/{login}": PASSWORDS,
     "POST /v1/retractions": "either checks or a verifier is named, and what is kept is verified again",

@@ -10,7 +10,7 @@ import pytest
 from tests.support.lab import GOOD, QUANTITY, codes, requested, sent, statuses, wait_at_lab
 from tests.support.story import Story
 from verifier_service.domain.evidence import Measurement
-from verifier_service.domain.tabular import guarded
+from verifier_service.domain.tabular import guarded, unguarded
 
 Q = QUANTITY
 WRONG = f"""run;trajectory;candidate;quantity;value;unit;sigma;replicate;verdict
@@ -142,7 +142,7 @@ def test_a_worklist_is_harmless_in_a_spreadsheet_and_comes_back_as_it_was(told: 
     assert not any(
         cell.startswith(("=", "+", "-", "@", "\t", "\r")) for row in rows for cell in row.values()
     )
-    text = requested(told).replace(f"{Q},,1,", f"{Q},5,1,")
+    text = requested(told).replace(f'"{Q}",,1,', f"{Q},5,1,")
     assert statuses(sent(told, text)) == {2: "accepted", 3: "accepted"}
 
 
@@ -159,10 +159,23 @@ def test_a_worklist_is_harmless_in_a_spreadsheet_and_comes_back_as_it_was(told: 
         ("+3e-5", "+3e-5"),
         ("CCO", "CCO"),
         ("", ""),
+        ("CC;=cmd|' /C calc'!A0;x", "CC;'=cmd|' /C calc'!A0;x"),
+        ("CC\n=1,+1\t@x", "CC\n'=1,'+1\t'@x"),
+        ("＝1", "'＝1"),
+        ("a;＋1;－1;＠x", "a;'＋1;'－1;'＠x"),
+        ("\n=1", "'\n'=1"),
+        (" =1", "' =1"),
+        ("\ufeff=1", "'\ufeff=1"),
+        ('a;"=1', "a;'\"=1"),
+        ("'=1", "''=1"),
+        ("'note", "'note"),
+        ("C=C-C", "C=C-C"),
+        ("a - b", "a - b"),
     ],
 )
 def test_only_what_a_spreadsheet_would_run_gets_an_apostrophe(cell: str, shown: str) -> None:
     assert guarded(cell) == shown
+    assert unguarded(shown) == cell
 
 
 def test_the_worklist_names_a_shared_check_once(told: Story) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -16,6 +18,7 @@ from verifier_service.domain.evidence import Tier, Verdict
 from verifier_service.domain.lab_results import ImportState, LabImport
 from verifier_service.domain.states import RewardStatus
 from verifier_service.services import settle
+from verifier_service.services.desk_quality import agreement
 
 HEADER = "run,trajectory,quantity,value,unit,sigma\n"
 
@@ -158,7 +161,7 @@ def test_the_worklist_comes_back_filled_in(told: Story) -> None:
         == "review,run,trajectory,candidate,quantity,value,unit,sigma,replicate,verdict,reason,deadline"
     )
     assert len(lines) == 5
-    filled = [line.replace(f"{QUANTITY},,1,", f"{QUANTITY},6.5,1,0.2") for line in lines[:3]]
+    filled = [line.replace(f'"{QUANTITY}",,1,', f"{QUANTITY},6.5,1,0.2") for line in lines[:3]]
     done = sent(told, "\r\n".join([*filled, *lines[3:]]))
     assert statuses(done) == {2: "accepted", 3: "accepted", 4: "empty"}
     assert len(requested(told).split("\r\n")) == 3
@@ -169,7 +172,7 @@ def test_sorted_columns_do_not_give_one_molecules_value_to_another(told: Story) 
     wait_at_lab(told, 2)
     header, first, second, _ = requested(told).split("\r\n")
     swapped = [first.split(",")[0], *second.split(",")[1:]]
-    done = sent(told, "\n".join([header, ",".join(swapped).replace(f"{QUANTITY},,", f"{QUANTITY},5,")]))
+    done = sent(told, "\n".join([header, ",".join(swapped).replace(f'"{QUANTITY}",,', f"{QUANTITY},5,")]))
     assert codes(done) == {2: [("target_mismatch", "review", None)]}
 
 
@@ -195,6 +198,58 @@ def test_a_verdict_column_is_a_verdict(told: Story) -> None:
     assert accepted.outcome not in (None, 0.0)
     sent(told, "run,trajectory,verdict\nr,t0,accept\n")
     assert told.latest("r", "t0").outcome not in (None, 0.0)
+
+
+def test_a_verdict_by_file_is_doubted_as_one_vote_of_its_queue_is(told: Story) -> None:
+    wait_at_lab(told, 2)
+    sent(told, f"run,trajectory,verdict,{QUANTITY} [1]\nr,t0,accept,\nr,t1,,4\n")
+    with told.service.store.read() as tx:
+        doubt = agreement(tx, "default", "chemists").mistaken
+        cases = tx.trajectories.cases([told.standing("r", id).pk for id in ("t0", "t1")])
+    found = [
+        item.evidence.mistaken
+        for case in cases
+        for item in case.rung_evidence()
+        if item.evidence.tier is Tier.LAB
+    ]
+    assert found == [pytest.approx(doubt), None]
+    assert doubt > 0
+    sent(told, "run,trajectory,verdict,reason\nr,t0,reject,impure\n")
+    with told.service.store.read() as tx:
+        [case] = tx.trajectories.cases([told.standing("r", "t0").pk])
+    [amended] = [one.evidence for one in case.rung_evidence() if one.evidence.tier is Tier.LAB]
+    assert (amended.verdict, amended.mistaken) == (Verdict.REJECT, pytest.approx(doubt))
+
+
+def _approved_by(told: Story, approvals: int) -> None:
+    lab = [{"use": "review", "params": {"queue": "chemists", "approvals": approvals}}]
+    told.put_ladder(LADDER | {"tiers": LADDER["tiers"] | {"lab": lab}})
+
+
+def test_an_item_that_several_people_must_approve_takes_no_verdict_of_a_file(told: Story) -> None:
+    _approved_by(told, 2)
+    wait_at_lab(told)
+    done = sent(told, "run,trajectory,verdict\nr,t0,accept\n")
+    assert codes(done) == {2: [("needs_approvals", None, 2.0)]}
+
+
+def test_a_page_of_the_worklist_is_full_whatever_stands_before_it(told: Story) -> None:
+    _approved_by(told, 2)
+    told.submit("r2", *({"id": f"two{at}", "answer": GOOD[at + 4]} for at in range(2)))
+    told.rest()
+    _approved_by(told, 1)
+    reviews = wait_at_lab(told, 3)
+    seen: list[str] = []
+    while True:
+        after = {"after": seen[-1]} if seen else {}
+        rows = list(csv.DictReader(io.StringIO(requested(told, 1, **after), newline="")))
+        if not rows:
+            break
+        seen += [row["review"] for row in rows]
+        assert len(rows) == 1
+    assert sorted(seen) == sorted(reviews.values())
+    assert len(requested(told, 2).splitlines()) == 3
+    assert len(requested(told, 2, after="unknown").splitlines()) == 1
 
 
 def test_without_a_verdict_the_evidence_has_none(told: Story) -> None:

@@ -128,13 +128,15 @@ def test_what_was_learned_is_expected() -> None:
     fit = model.learn(catalog.verifier("pyscf.gap"), took, None).fit
     informed = Pricing(catalog, HourlyTariff(), model, {method: fit})
     ladders = {"organic-gap": ladder}
-    [before], [after] = (expected_costs(one, ladders, [trajectory(SMALL)]) for one in (plain, informed))
+    [before], [after] = (
+        expected_costs(one, "p", ladders, [trajectory(SMALL)]) for one in (plain, informed)
+    )
     assert before is not None
     assert after is not None
     assert after.tiers[Tier.HIGH_FIDELITY] == pytest.approx(1_000.0 * 0.05 / 3_600.0, rel=0.1)
     assert after.tiers[Tier.SIMULATION] == before.tiers[Tier.SIMULATION]
     assert after.credits > 10 * before.credits
-    assert expected_costs(plain, {}, [trajectory(SMALL), None]) == [None, None]
+    assert expected_costs(plain, "p", {}, [trajectory(SMALL), None]) == [None, None]
 
 
 def test_the_database_is_asked_once_for_thousands_of_items() -> None:

@@ -10,6 +10,8 @@ import pytest
 from tests.support.story import LADDER, PROJECT, Story, story_harness
 from verifier_service.domain.checks import Claim
 from verifier_service.domain.evidence import Tier
+from verifier_service.domain.ports.catalog import Catalog
+from verifier_service.domain.ports.policy import Tariff
 from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.states import CheckState
 from verifier_service.services import desk
@@ -49,9 +51,9 @@ def test_one_that_cannot_be_opened_leaves_the_others_open(
     opened: list[str] = []
     real = desk.open_review
 
-    def fails(tx: Transaction, owner: str, claim: Claim) -> bool:
+    def fails(tx: Transaction, catalog: Catalog, tariff: Tariff, owner: str, claim: Claim) -> bool:
         """Once it has written something, the second fails."""
-        done = real(tx, owner, claim)
+        done = real(tx, catalog, tariff, owner, claim)
         opened.append(claim.key)
         if len(opened) == 2:
             raise RuntimeError("a case that nobody can show")

@@ -25,7 +25,7 @@ from verifier_service.lab_files.text import csv_sheet
 from verifier_service.lab_files.workbooks import xlsx_sheet
 
 HEADERS = ("run", "trajectory", "gap [eV]", "note")
-IDS = st.text("abcXYZ019._:@/+-", min_size=1, max_size=12)
+IDS = st.text("abcXYZ019._:@/+-", min_size=1, max_size=12).filter(lambda id: id not in (".", ".."))
 NOTES = st.text(st.sampled_from("ab ,;\t\"'\n=+-@äµ√漢"), max_size=12)
 with zipfile.ZipFile(io.BytesIO(BOOK)) as _archive:
     SHEET = _archive.read("xl/worksheets/sheet1.xml")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from verifier_service.domain.errors import Permanent
-from verifier_service.domain.evidence import Finding, Measurement, Verdict
+from verifier_service.domain.evidence import Finding, Measurement, Reason, Verdict
 
 
 def accept(**fields: Any) -> Finding:
@@ -230,6 +230,12 @@ def _environment(_: dict[str, Any]) -> Finding:
         except FileNotFoundError:  # the descriptor of this very listing
             continue
     return accept(labels={**variables, **descriptors, **where})
+
+
+def _say(item: dict[str, Any]) -> Finding:
+    """Refuse, in words that the candidate wrote."""
+    reason = Reason(code="said", message=str(item["text"]))
+    return Finding(verdict=Verdict.REJECT, score=0.0, reason=reason)
 
 
 def _mended(item: dict[str, Any]) -> Finding:

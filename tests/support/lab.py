@@ -9,6 +9,7 @@ from typing import Any
 from tests.support.story import PROJECT, Story
 from verifier_service.bootstrap.lab_results import import_lab_results
 from verifier_service.domain.lab_results import LabImport, LabVersion, NewLabResults, Target
+from verifier_service.domain.lab_senders import Sender
 from verifier_service.domain.runs import Key
 from verifier_service.lab_files.sheets import sheet_of
 from verifier_service.services.lab_requests import worklist
@@ -18,6 +19,8 @@ QUANTITY = "carbons@test"
 LAB = Key(
     id="k", project=PROJECT, name="lab", scopes=frozenset(), created_at=datetime(2026, 1, 1, tzinfo=UTC)
 )
+
+JUDGE = Sender(LAB, judges=True, settles=True)
 
 
 def request(content: str | bytes | None = None, name: str = "results.csv", **wanted: Any) -> NewLabResults:
@@ -29,11 +32,15 @@ def request(content: str | bytes | None = None, name: str = "results.csv", **wan
 
 
 def sent(
-    told: Story, content: str | bytes | None = None, name: str = "results.csv", **wanted: Any
+    told: Story,
+    content: str | bytes | None = None,
+    name: str = "results.csv",
+    sender: Sender = JUDGE,
+    **wanted: Any,
 ) -> LabImport:
     """Import as the route does."""
     one = request(content, name, **wanted)
-    return import_lab_results(told.service, one, sheet_of(one), LAB)
+    return import_lab_results(told.service, one, sheet_of(one), sender)
 
 
 def wait_at_lab(told: Story, count: int = 1, run: str = "r", **fields: Any) -> dict[str, str]:
@@ -56,9 +63,9 @@ def versions(told: Story, check: str) -> list[LabVersion]:
         return tx.lab_results.versions(PROJECT, check, 100)
 
 
-def requested(told: Story, limit: int = 1_000) -> str:
+def requested(told: Story, limit: int = 1_000, **more: Any) -> str:
     with told.service.store.read() as tx:
-        return worklist(tx, PROJECT, queue=None, limit=limit)
+        return worklist(tx, JUDGE, queue=None, limit=limit, **more)
 
 
 def codes(done: LabImport) -> dict[int, list[tuple[str, str | None, float | None]]]:

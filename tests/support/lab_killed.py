@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.support.lab import LAB, request
+from tests.support.lab import JUDGE, request
 from tests.support.story import PLUGINS
 from verifier_service import bootstrap
 from verifier_service.bootstrap import Service
@@ -41,7 +41,7 @@ def main(data: str, url: str, file: str, after: str) -> None:
 
         event.settle.settle = settle
     wanted = request(Path(file).read_text())
-    event.import_lab_results(service, wanted, sheet_of(wanted), LAB)
+    event.import_lab_results(service, wanted, sheet_of(wanted), JUDGE)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scheduler.audit import uniform
 from scheduler.chain import Chain
 from scheduler.escalation import ROUND, EscalationPolicy
-from scheduler.learned import LadderModel
+from scheduler.ladder_model import LadderModel
 from scheduler.observations import Declared, DeclaredLine, Observations
 from tests.support.cases import ladder
 from verifier_service.domain.decisions import (

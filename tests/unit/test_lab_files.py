@@ -18,9 +18,10 @@ from tests.support.lab import request
 from verifier_service.domain.errors import InvalidInput, LimitExceeded
 from verifier_service.domain.lab_rows import LabRow, rows_of
 from verifier_service.domain.lab_sheets import MAX_COLUMNS, MAX_LINES, MAX_ROWS, Sheet, columns_of
+from verifier_service.lab_files.archives import MAX_UNPACKED_BYTES
 from verifier_service.lab_files.sheets import json_sheet, sheet_of
 from verifier_service.lab_files.text import csv_sheet
-from verifier_service.lab_files.workbooks import MAX_UNPACKED_BYTES, xlsx_sheet
+from verifier_service.lab_files.workbooks import xlsx_sheet
 
 TEXT = 'candidate;gap [eV];note\r\nCCO;12,5;"line1\nline2; still"\r\n\r\nCCC;1.234,50;x;;\r\n'
 

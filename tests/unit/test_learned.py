@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 
 from scheduler.beliefs import TierBeliefs
-from scheduler.learned import FEWEST_UNMEASURED, LearnedBeliefs, is_doubted, model_of
+from scheduler.ladder_model import model_of
+from scheduler.learned import FEWEST_UNMEASURED, LearnedBeliefs
 from tests.support import noisy
 from tests.support.cases import evidence, ladder
 from verifier_service.domain.decisions import Estimate, FittedModel, RungEvidence
 from verifier_service.domain.digests import canonical_json
 from verifier_service.domain.evidence import Evidence, Measurement, Provenance, Tier, Verdict
 from verifier_service.domain.maps import QuantityMap
-from verifier_service.domain.models import Alarm, Audited, Example
+from verifier_service.domain.models import Alarm, Example
 
 FAST, SIM, HIGH = Tier.FAST, Tier.SIMULATION, Tier.HIGH_FIDELITY
 LADDER = ladder(noisy.LADDER)
@@ -339,28 +340,4 @@ def test_a_model_of_verdicts_is_the_same_when_it_is_read_again() -> None:
     assert read is not None
     assert canonical_json(read.as_json()) == canonical_json(
         {name: value for name, value in json.loads(model.body).items() if name != "fitted_on"}
-    )
-
-
-def test_audits_of_verdicts_are_watched() -> None:
-    """A judge whose yes stops meaning anything raises an alarm, and then nothing rests on it."""
-    good = [audited(place, believed=0.8, true=float(place % 5 > 0)) for place in range(200)]
-    noted, raised = BELIEFS.watch(JUDGING, None, good)
-    assert raised == []
-    bad = [audited(1_000 + place, believed=0.8, true=0.0) for place in range(100)]
-    _, raised = BELIEFS.watch(JUDGING, noted, bad)
-    assert raised
-    assert raised[0].verifier == "a.judge 1"
-    model = BELIEFS.learn(JUDGING, judged_examples(300), None, raised)
-    assert is_doubted(model, FAST)
-    assert not is_doubted(model, HIGH)
-
-
-def audited(place: int, believed: float, true: float) -> Audited:
-    return Audited(
-        key=f"r/{place}",
-        mean=believed,
-        outcome=believed,
-        propensity=0.2,
-        evidence=(verdict(FAST, f"{place}", 1.0), verdict(HIGH, f"{place}", true)),
     )

@@ -14,6 +14,7 @@ from verifier_service.api.problems import after_put, documented
 from verifier_service.api.reviews import acting
 from verifier_service.bootstrap import desk as events
 from verifier_service.domain.gold import GoldItem, GoldList, GoldStored, NewGold
+from verifier_service.domain.review_queues import DEFAULT_QUEUE
 from verifier_service.domain.review_trail import TrailPage
 from verifier_service.domain.reviewer_error import Agreement
 from verifier_service.domain.reviews import (
@@ -25,7 +26,6 @@ from verifier_service.domain.reviews import (
     WithdrawRequest,
 )
 from verifier_service.domain.trajectories import Identifier
-from verifier_service.services.desk import DEFAULT_QUEUE
 from verifier_service.services.desk_quality import agreement, trail, trail_csv
 from verifier_service.services.queues import add_gold, retire_gold
 
@@ -44,7 +44,9 @@ def reassign(
     """Keep items for one person for some hours, or for nobody; claims on them end. Scope: `operate`.
 
     Each by itself: an item that has ended, or that the person has voted on or submitted, is refused with a
-    code, and the others go on.
+    code, and the others go on. All are refused for a person who may not review here (`no_such_reviewer`,
+    `reviewer_disabled`, `not_a_reviewer`): a user must be enabled and have a role that reviews, other names
+    must own a key or have reviewed before.
     """
     return events.reassign(context.service, caller, wanted.reviews, wanted.to, wanted.hours, wanted.reason)
 
@@ -163,6 +165,7 @@ def retract(
     """Take an effective decision back. Scope: `admin`.
 
     A retraction of the check's evidence is begun under the id `review-…`; records that rested on it are
-    superseded. With `again` people are asked again in open runs. 409 when nothing is in effect.
+    superseded. With `again` people are asked again in open runs. 409 when nothing is in effect, and when it
+    was taken back before with other words; the message says how to have people asked again.
     """
     return events.take_back(context.service, caller, review, wanted)

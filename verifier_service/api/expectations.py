@@ -52,20 +52,25 @@ class Expectations:
 
 
 def expected_costs(
-    pricing: Pricing, ladders: Mapping[str, Ladder], items: Sequence[TrajectorySubmission | None]
+    pricing: Pricing,
+    project: str,
+    ladders: Mapping[str, Ladder],
+    items: Sequence[TrajectorySubmission | None],
 ) -> list[ExpectedCost | None]:
-    """Of each item, in order; ``None`` where there is nothing yet that has a price."""
+    """Of each item of a project, in order; ``None`` where there is nothing yet that has a price."""
     flat: dict[str, ExpectedCost | None] = {
-        name: None if pricing.priced(ladder) else pricing.of_ladder(ladder, None)
+        name: None if pricing.priced(ladder) else pricing.of_ladder(project, ladder, None)
         for name, ladder in ladders.items()
     }
     return [
-        None if item is None or not item.finished else _of(pricing, ladders, flat, item) for item in items
+        None if item is None or not item.finished else _of(pricing, project, ladders, flat, item)
+        for item in items
     ]
 
 
 def _of(
     pricing: Pricing,
+    project: str,
     ladders: Mapping[str, Ladder],
     flat: Mapping[str, ExpectedCost | None],
     item: TrajectorySubmission,
@@ -74,4 +79,4 @@ def _of(
     if ladder is None or price is not None:
         return price
     candidate = candidate_of(ladder.spec.candidate, item.answer, item.turns)
-    return pricing.of_ladder(ladder, CheckInput(candidate=candidate, inputs=item.problem.inputs))
+    return pricing.of_ladder(project, ladder, CheckInput(candidate=candidate, inputs=item.problem.inputs))

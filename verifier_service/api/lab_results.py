@@ -14,12 +14,22 @@ from verifier_service.api.problems import after_put, documented
 from verifier_service.bootstrap.lab_results import import_lab_results
 from verifier_service.domain.errors import NotFound
 from verifier_service.domain.lab_results import LabImport, LabVersionList, NewLabResults
+from verifier_service.domain.lab_senders import Sender, of_key
 from verifier_service.domain.retractions import CheckKey
 from verifier_service.domain.reviews import QueueName
+from verifier_service.domain.trajectories import Identifier
 from verifier_service.lab_files.sheets import sheet_of
 from verifier_service.services.lab_requests import worklist
 
 router = APIRouter(prefix="/v1", tags=["lab results"])
+
+
+def laboratory(caller: Reviewer) -> Sender:
+    """Who sends files. Raises ``Forbidden`` for the key of somebody who only reviews."""
+    return of_key(caller)
+
+
+Laboratory = Annotated[Sender, Depends(laboratory)]
 
 MAX_LISTED = 200
 MAX_REQUESTED = 2_000  # as many as one import answers
@@ -36,40 +46,43 @@ _DOWNLOAD = {
     openapi_extra=described(NewLabResults),
 )
 def import_results(
-    caller: Reviewer,
+    sender: Laboratory,
     wanted: Annotated[NewLabResults, Depends(body_of(NewLabResults))],
     response: Response,
     context: InContext,
 ) -> LabImport:
-    """Measurements against checks that wait at the lab tier, from a file or as rows. Scope: `review`.
+    """Measurements against checks that wait at the lab tier, from a file or as rows.
+    Scope: `review`; the key of a person needs `operate`, too.
 
     The answer says what became of every row. 201 when something was stored; 200 for a dry run, for what was
     imported before, and when a row was wrong where all or nothing was asked for: `state` is `refused` then.
     409 for other content under the same id.
     """
-    answer = import_lab_results(context.service, wanted, sheet_of(wanted), caller)
+    answer = import_lab_results(context.service, wanted, sheet_of(wanted), sender)
     response.status_code = after_put(answer.created)
     return answer
 
 
 @router.get("/lab-results", responses=documented())
 def list_versions(
-    caller: Reviewer,
+    sender: Laboratory,
     context: InContext,
     check: Annotated[CheckKey, Query(description="The check's key, as a case or an import shows it.")],
     limit: Annotated[int, Query(ge=1, le=MAX_LISTED)] = MAX_LISTED,
 ) -> LabVersionList:
     """Every version of what files said of one check, newest first: value, file, by whom, when.
-    Scope: `review`."""
+    Scope: `review`; the key of a person needs `operate`, too."""
     with context.service.store.read() as tx:
-        return LabVersionList(versions=tuple(tx.lab_results.versions(caller.project, check, limit)))
+        return LabVersionList(versions=tuple(tx.lab_results.versions(sender.key.project, check, limit)))
 
 
 @router.get("/lab-results/{id}", responses=documented(404))
-def get_import(id: ImportId, caller: Reviewer, context: InContext) -> LabImport:
-    """One import, and what became of its rows. Scope: `review`."""
+def get_import(id: ImportId, sender: Laboratory, context: InContext) -> LabImport:
+    """One import, and what became of its rows.
+
+    Scope: `review`; the key of a person needs `operate`, too."""
     with context.service.store.read() as tx:
-        found = tx.lab_results.find(caller.project, id)
+        found = tx.lab_results.find(sender.key.project, id)
     if found is None:
         raise NotFound("import_not_found", f"no import {id!r}")
     return found
@@ -87,15 +100,19 @@ def get_import(id: ImportId, caller: Reviewer, context: InContext) -> LabImport:
     },
 )
 def list_requests(
-    caller: Reviewer,
+    sender: Laboratory,
     context: InContext,
     queue: QueueName | None = None,
     limit: Annotated[int, Query(ge=1, le=MAX_REQUESTED)] = 1_000,
+    after: Annotated[
+        Identifier | None, Query(description="The last review of a page: the next begins after it.")
+    ] = None,
 ) -> Response:
-    """What waits for a laboratory, as CSV to fill in and import. Scope: `review`.
+    """What waits for a laboratory, as CSV to fill in and import.
+    Scope: `review`; the key of a person needs `operate`, too.
 
     Cells that a spreadsheet would run as a formula begin with an apostrophe.
     """
     with context.service.store.read() as tx:
-        text = worklist(tx, caller.project, queue=queue, limit=limit)
+        text = worklist(tx, sender, queue=queue, limit=limit, after=after)
     return Response(text, media_type=CSV, headers=_DOWNLOAD)

@@ -57,7 +57,7 @@ def _looking(context: Context, caller: Key, reviewer: str | None) -> str | None:
     return caller.owner if reviewer is None else _speaking(context, caller, reviewer)
 
 
-@router.get("", responses=documented())
+@router.get("", responses=documented(404))
 def list_reviews(
     caller: Reviewer,
     context: InContext,
@@ -66,14 +66,29 @@ def list_reviews(
     assigned_to: Identifier | None = None,
     reviewer: Named = None,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+    after: Annotated[
+        Identifier | None, Query(description="An item, the `next` of the page before.")
+    ] = None,
 ) -> ReviewList:
-    """Items on the desk, oldest first, as this reviewer may see them. Scope: `review`."""
+    """Items on the desk, oldest first, as this reviewer may see them. Scope: `review`.
+
+    A page of up to `limit`; where there are more, `next` is what the next page comes `after`. 404 when that
+    item is no more.
+    """
     who = _looking(context, caller, reviewer)
     with context.service.store.read() as tx:
         found = desk.listed_for(
-            tx, caller.project, who, queue=queue, state=state, limit=limit, assigned_to=assigned_to
+            tx,
+            caller.project,
+            who,
+            queue=queue,
+            state=state,
+            limit=limit + 1,
+            assigned_to=assigned_to,
+            after=after,
         )
-    return ReviewList(reviews=tuple(found))
+    more = found[limit - 1].id if len(found) > limit else None
+    return ReviewList(reviews=tuple(found[:limit]), next=more)
 
 
 @router.get("/{review}", responses=documented(404))
@@ -97,11 +112,13 @@ def claim(
     """Reserve the best free item of a queue, or a named one, for one reviewer. Scope: `review`.
 
     What is kept for the reviewer comes first, then what has waited too long, then by value and age.
-    `review` is null when none is free. 403 for one's own submission, and for a name that is not the key
-    owner's.
+    `review` is null when none is free. It is held for the queue's `minutes`, or fewer if asked. 409
+    `too_many_held` for whoever holds as many as one may. 403 for one's own submission, and for a name that
+    is not the key owner's.
     """
     _speaking(context, caller, wanted.reviewer)
-    found = acting(context, caller, lambda tx: desk.claim_review(tx, caller.project, wanted))
+    most_held = context.service.settings.review_held
+    found = acting(context, caller, lambda tx: desk.claim_review(tx, caller.project, wanted, most_held))
     return ReviewClaimed(review=found)
 
 
@@ -151,7 +168,10 @@ def renew(
     wanted: Annotated[RenewRequest, Depends(body_of(RenewRequest))],
     context: InContext,
 ) -> Review:
-    """Hold a claimed item for longer, from now; 409 when the claim has expired. Scope: `review`."""
+    """Hold a claimed item for longer, from now; 409 when the claim has expired. Scope: `review`.
+
+    For the queue's `minutes`, or fewer if asked, and no longer than a day from the claim.
+    """
     reviewer = _speaking(context, caller, wanted.reviewer)
     return acting(
         context, caller, lambda tx: desk.renew_review(tx, caller.project, review, reviewer, wanted.minutes)
@@ -167,7 +187,8 @@ def skip(
 ) -> Review:
     """Put a claimed item aside, with a reason. Scope: `review`.
 
-    For `me`: it is not offered to me again. For `others`: it is kept for me for a day. `back`: it cannot be
+    For `me`: it is not offered to me again. For `others`: it is kept for me for a day, 409 `too_many_kept`
+    for whoever has as many as one may. `back`: it cannot be
     judged; its check ends unscored with the reason `not_judgeable`, unless somebody has voted (409).
     """
     reviewer = _speaking(context, caller, wanted.reviewer)

@@ -78,7 +78,7 @@ async def submit(run: RunId, request: Request, caller: Submitter, context: InCon
         issued=taken.issued,
     )
     seen = await attended(request, watching)
-    costs = await by_size(len(raw), _costs, context.expectations.prices(), batch, taken)
+    costs = await by_size(len(raw), _costs, context.expectations.prices(), caller.project, batch, taken)
     answer = _answer(batch, taken, seen, costs)
     return await json_answer(answer, len(batch.items), after_wait(seen.met))
 
@@ -107,12 +107,12 @@ async def json_answer(answer: BaseModel, records: int, status: int) -> Response:
     return Response(content, status_code=status, media_type="application/json")
 
 
-def _costs(pricing: Pricing, batch: Batch, taken: Intake) -> list[ExpectedCost | None]:
+def _costs(pricing: Pricing, project: str, batch: Batch, taken: Intake) -> list[ExpectedCost | None]:
     """Of every item that was accepted."""
     pairs = zip(batch.items, taken.results, strict=True)
     items = [one.item if result.status == "accepted" else None for one, result in pairs]
     sound = [item if isinstance(item, TrajectorySubmission) else None for item in items]
-    return expected_costs(pricing, taken.ladders, sound)
+    return expected_costs(pricing, project, taken.ladders, sound)
 
 
 def _answer(

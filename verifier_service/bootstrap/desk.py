@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from verifier_service.bootstrap.steps import Step
 from verifier_service.bootstrap.units import Service
-from verifier_service.domain.errors import VerificationError
+from verifier_service.domain.errors import Conflict, InvalidInput, VerificationError
 from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.retractions import NewRetraction
 from verifier_service.domain.reviews import BulkAnswer, BulkItem, RetractRequest, Review
 from verifier_service.domain.runs import Key
 from verifier_service.services import desk, retract
+from verifier_service.services.reviewers import require_reviewer
 
 WITHDRAWN = "review_withdrawn"
 
@@ -21,7 +22,8 @@ def skip(service: Service, key: Key, review: str, reviewer: str, reason: str, wh
 
     def step(tx: Transaction) -> Step[Review]:
         tx.reviews.through(key.id)
-        done = desk.skip_review(tx, key.project, review, reviewer, reason, whom)
+        most_held = service.settings.review_held
+        done = desk.skip_review(tx, key.project, review, reviewer, reason, whom, most_held)
         return Step(done.review, done.touched)
 
     return service.event(step)
@@ -51,10 +53,16 @@ def withdraw(service: Service, key: Key, reviews: Sequence[str], reason: str) ->
 def reassign(
     service: Service, key: Key, reviews: Sequence[str], to: str | None, hours: float, reason: str
 ) -> BulkAnswer:
-    """Keep items for one person, or for nobody; each by itself."""
+    """Keep items for one person, or for nobody; each by itself. All are refused for a person who may not
+    review here."""
 
     def work(tx: Transaction) -> list[BulkItem]:
         tx.reviews.through(key.id)
+        try:
+            if to is not None:
+                require_reviewer(tx, key.project, to, field="to")
+        except InvalidInput as error:
+            return [_refused(review, error) for review in reviews]
         results = []
         for review in reviews:
             try:
@@ -69,7 +77,8 @@ def reassign(
 
 def take_back(service: Service, key: Key, review: str, wanted: RetractRequest) -> Review:
     """Take an effective decision back: a retraction of its check's evidence is begun, and the sweep issues
-    the records that supersede. Raises ``Conflict`` where nothing is in effect."""
+    the records that supersede. Raises ``Conflict`` where nothing is in effect, and where it was taken back
+    with other words."""
 
     def work(tx: Transaction) -> Review:
         tx.reviews.through(key.id)
@@ -77,10 +86,21 @@ def take_back(service: Service, key: Key, review: str, wanted: RetractRequest) -
         asked = NewRetraction(
             id=f"review-{review}", checks=(check,), reason=wanted.reason, reverify=wanted.again
         )
-        retract.begin(tx, service.catalog, key.project, asked, key)
+        try:
+            retract.begin(tx, service.catalog, key.project, asked, key)
+        except Conflict as error:
+            raise Conflict(error.code, _taken_back(review, asked), field="reason") from error
         return tx.reviews.get(key.project, review)
 
     return service.unit(work)
+
+
+def _taken_back(review: str, asked: NewRetraction) -> str:
+    return (
+        f"the decision on review {review!r} was taken back before, with another reason or another `again`;"
+        f" that stands. To have people asked again: POST /v1/retractions/{asked.id}/reverify, or"
+        f" `verifier retractions {asked.id} --reverify`"
+    )
 
 
 def _refused(review: str, error: VerificationError) -> BulkItem:

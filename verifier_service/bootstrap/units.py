@@ -299,7 +299,7 @@ class Service:
 
     def pricing(self, tx: Transaction) -> Pricing:
         """Expected prices as learned by now."""
-        return Pricing(self.catalog, self.tariff, self.costs, tx.costs.fits())
+        return Pricing(self.catalog, self.tariff, self.costs, tx.costs.fits(), tx.queues.approvals())
 
     def retract_step(self, project: str, retraction: str) -> bool:
         """One step of a retraction; False when it is done."""

@@ -115,12 +115,12 @@ def agreement(queue: str, as_json: AsJson = False) -> None:
     say(f"a vote is wrong: {found.mistaken:.3f} ({found.mistaken_low:.3f} to {found.mistaken_high:.3f})")
     rows = (
         (
-            *(one.reviewer, one.votes, f"{one.gold_wrong}/{one.gold}", f"{one.overruled}/{one.judged}"),
-            *(f"{one.mean:.3f}", f"{one.low:.3f} to {one.high:.3f}"),
+            *(one.reviewer, one.votes, one.gold_seen, f"{one.gold_wrong}/{one.gold}"),
+            *(f"{one.overruled}/{one.judged}", f"{one.mean:.3f}", f"{one.low:.3f} to {one.high:.3f}"),
         )
         for one in found.reviewers
     )
-    table("", ("reviewer", "votes", "gold wrong", "overruled", "error", "90 %"), rows)
+    table("", ("reviewer", "votes", "gold seen", "gold wrong", "overruled", "error", "90 %"), rows)
 
 
 def trail(

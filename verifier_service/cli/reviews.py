@@ -49,12 +49,13 @@ def list_(
     assigned_to: Annotated[str | None, typer.Option("--assigned-to", help="Kept for somebody.")] = None,
     reviewer: Reviewer = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=MOST_ITEMS)] = 100,
+    after: Annotated[str | None, typer.Option("--after", help="Go on behind this item.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Items on the desk, oldest first."""
     with connect() as client:
         found = client.reviews(
-            queue=queue, state=state, limit=limit, assigned_to=assigned_to, reviewer=reviewer
+            queue=queue, state=state, limit=limit, assigned_to=assigned_to, reviewer=reviewer, after=after
         )
     if as_json:
         dump_all(found)

@@ -19,9 +19,14 @@ def reviews(
     limit: int = 100,
     assigned_to: str | None = None,
     reviewer: str | None = None,
+    after: str | None = None,
 ) -> Plan[tuple[Review, ...]]:
-    """Items of the desk, oldest first, as a reviewer may see them."""
-    named = {"queue": queue, "state": state, "assigned_to": assigned_to, "reviewer": reviewer}
+    """Items of the desk, oldest first, as a reviewer may see them. For the next page, ``after`` is the id
+    of the last item of this one."""
+    named = {
+        **{"queue": queue, "state": state, "assigned_to": assigned_to},
+        **{"reviewer": reviewer, "after": after},
+    }
     params: dict[str, str | int | float] = {"limit": limit}
     params.update({key: value for key, value in named.items() if value is not None})
     call = Call(method="GET", path=path("reviews"), params=params, read=reading(ReviewList))

@@ -29,6 +29,7 @@ TOO_MANY, NOT_NOW = 429, 503
 # after a commit whose answer was lost.
 UNTOUCHED = frozenset(
     {
+        "busy_reading",
         "check_moved",
         "checks_contended",
         "database_busy",

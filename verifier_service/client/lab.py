@@ -69,11 +69,16 @@ def lab_versions(session: Session, check: str, *, limit: int = 200) -> Plan[tupl
     return (yield from deliver(session, call)).versions
 
 
-def lab_requests(session: Session, *, queue: str | None = None, limit: int = 1_000) -> Plan[str]:
-    """What waits for a laboratory, as CSV text to fill in and import. Needs the scope ``review``."""
+def lab_requests(
+    session: Session, *, queue: str | None = None, limit: int = 1_000, after: str | None = None
+) -> Plan[str]:
+    """What waits for a laboratory, as CSV text to fill in and import. Needs the scope ``review``.
+    ``after`` the last review of a page comes the next."""
     params: dict[str, str | int | float] = {"limit": limit}
     if queue is not None:
         params["queue"] = queue
+    if after is not None:
+        params["after"] = after
     call = Call(method="GET", path=path("lab-requests"), params=params, read=_text)
     return (yield from deliver(session, call))
 

@@ -49,7 +49,8 @@ def claim(request: Request, _viewer: Reviewing, act: InActing, form: SentForm) -
         wanted = ClaimRequest(reviewer=act.login, queue=queue, review=review)
     except ValueError as error:
         raise InvalidInput("bad_claim", "there is no such queue or item", field="queue") from error
-    found = act.do(lambda tx: desk.claim_review(tx, act.project, wanted))
+    most_held = act.service.settings.review_held
+    found = act.do(lambda tx: desk.claim_review(tx, act.project, wanted, most_held))
     if found is None:
         return redirect(request, DESK, NOTHING_FREE)
     return redirect(request, item_path(found.id))

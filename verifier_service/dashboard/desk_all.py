@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import ValidationError
+from starlette.datastructures import FormData
 
 from verifier_service.bootstrap import desk as events
 from verifier_service.dashboard.acting import Acting, InActing, SentForm, text_of, texts_of
@@ -41,33 +43,47 @@ def all_items(
 @router.post("/all/reassign")
 def reassign(request: Request, _viewer: Leading, act: InActing, form: SentForm) -> Response:
     """Keep the chosen items for one person, or for nobody. Each by itself: the page says which were not."""
-    try:
+
+    def work() -> BulkAnswer:
         wanted = ReassignRequest(
             reviews=tuple(_chosen(texts_of(form, "review"))),
             to=text_of(form, "to") or None,
             hours=_hours(text_of(form, "hours")),
             reason=text_of(form, "reason"),
         )
-    except ValidationError as error:
-        return _listed(request, act, "", "open", 0, problem=_refused(error))
-    except InvalidInput as error:
-        return _listed(request, act, "", "open", 0, problem=error)
-    answer = events.reassign(act.service, act.key, wanted.reviews, wanted.to, wanted.hours, wanted.reason)
-    return _listed(request, act, "", "open", 0, answer=answer, done="reassigned")
+        to, hours = wanted.to, wanted.hours
+        return events.reassign(act.service, act.key, wanted.reviews, to, hours, wanted.reason)
+
+    return _done(request, act, form, work, "reassigned")
 
 
 @router.post("/all/withdraw")
 def withdraw(request: Request, _viewer: Leading, act: InActing, form: SentForm) -> Response:
     """Take the chosen items off the desk, unscored; refused for those that have a vote."""
-    try:
+
+    def work() -> BulkAnswer:
         chosen = _chosen(texts_of(form, "review"))
         wanted = WithdrawRequest(reviews=tuple(chosen), reason=text_of(form, "reason"))
+        return events.withdraw(act.service, act.key, wanted.reviews, wanted.reason)
+
+    return _done(request, act, form, work, "withdrawn")
+
+
+def _done(
+    request: Request, act: Acting, form: FormData, work: Callable[[], BulkAnswer], done: str
+) -> Response:
+    """The same part of the list again, with what came of it; where the form was wrong, with what was
+    chosen."""
+    queue, state, after = text_of(form, "queue", 64), text_of(form, "state"), text_of(form, "after", 19)
+    state = state if state in STATES else ""
+    place = int(after) if after.isdecimal() and after.isascii() else 0
+    try:
+        answer = work()
     except ValidationError as error:
-        return _listed(request, act, "", "open", 0, problem=_refused(error))
+        return _listed(request, act, queue, state, place, problem=_refused(error), sent=form)
     except InvalidInput as error:
-        return _listed(request, act, "", "open", 0, problem=error)
-    answer = events.withdraw(act.service, act.key, wanted.reviews, wanted.reason)
-    return _listed(request, act, "", "open", 0, answer=answer, done="withdrawn")
+        return _listed(request, act, queue, state, place, problem=error, sent=form)
+    return _listed(request, act, queue, state, place, answer=answer, done=done)
 
 
 def _listed(
@@ -80,6 +96,7 @@ def _listed(
     answer: BulkAnswer | None = None,
     done: str = "",
     problem: InvalidInput | None = None,
+    sent: FormData | None = None,
 ) -> Response:
     with act.service.store.read() as tx:
         found, more = desk_pages.page(
@@ -104,6 +121,8 @@ def _listed(
         "done": done,
         "problem": problem,
         "hours": DEFAULT_HOURS,
+        "ticked": () if sent is None else texts_of(sent, "review"),
+        "reason": "" if sent is None else text_of(sent, "reason"),
     }
     status = 200 if problem is None else status_of(problem)
     return render(request, "desk_all.html", act.viewer, status=status, **values)

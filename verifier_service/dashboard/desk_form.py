@@ -126,6 +126,22 @@ def as_filled(vote: Vote, fields: Layout) -> Filled:
     return Filled(values)
 
 
+def labels(fields: Layout) -> dict[str, str]:
+    """What each field is called where it is told as text."""
+    named = {"verdict": "Verdict", "reason": "Reason", "comment": "Comment"}
+    named |= {one.name: one.spec.name for one in fields.scores}
+    for one in fields.measurements:
+        named[one.name] = f"{one.spec.quantity}, {one.spec.unit}"
+        named[f"{one.name}-sigma"] = f"± σ, {one.spec.unit}"
+    return named
+
+
+def as_text(filled: Filled, fields: Layout) -> str:
+    """What was typed, a line or more for each field that has anything."""
+    named = labels(fields).items()
+    return "\n".join(f"{label}: {filled.values[name]}" for name, label in named if filled.values.get(name))
+
+
 def empty(fields: Layout) -> Filled:
     """Nothing typed yet."""
     return Filled(_values(FormData(), fields))

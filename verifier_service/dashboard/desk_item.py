@@ -15,16 +15,17 @@ from verifier_service.dashboard.desk import DESK, item_path
 from verifier_service.dashboard.desk_view import Opened, opened, shown_page
 from verifier_service.dashboard.errors import from_script, status_of
 from verifier_service.dashboard.pages import redirect, render
-from verifier_service.dashboard.sessions import Reviewing
+from verifier_service.dashboard.sessions import Leading, Reviewing
 from verifier_service.dashboard.turns import portion, whole
 from verifier_service.domain.errors import Conflict, InvalidInput, NotFound, VerificationError
 from verifier_service.domain.ports.store import Transaction
-from verifier_service.domain.reviews import ClaimRequest, SkipRequest, Vote
+from verifier_service.domain.reviews import ClaimRequest, RetractRequest, Review, SkipRequest, Vote
 from verifier_service.services import desk, desk_pages
 
 router = APIRouter(prefix="/desk")
 
 ReviewId = Annotated[str, Path(pattern=r"^[a-z0-9-]{1,64}$")]
+MAX_REASON = 2_000
 AGAIN = "You had sent this before. It is counted once."
 
 
@@ -94,11 +95,23 @@ def undo(request: Request, review: ReviewId, _viewer: Reviewing, act: InActing) 
     return _undone(request, act, review)
 
 
+@router.post("/items/{review}/retract")
+def retract(
+    request: Request, review: ReviewId, _viewer: Leading, act: InActing, form: SentForm
+) -> Response:
+    """Take a decision in effect back; rewards that rest on it are superseded."""
+    reason, again = text_of(form, "retract-reason"), text_of(form, "again") == "on"
+    if not 0 < len(reason) <= MAX_REASON:
+        raise InvalidInput("reason_needed", f"say why, in 1 to {MAX_REASON:,} characters", field="reason")
+    events.take_back(act.service, act.key, review, RetractRequest(reason=reason, again=again))
+    return redirect(request, item_path(review), "The decision is taken back. Rewards follow.")
+
+
 @router.post("/undo")
 def undo_last(request: Request, _viewer: Reviewing, act: InActing) -> Response:
     """Undo one's latest decision within its grace."""
     with act.service.store.read() as tx:
-        last = desk_pages.overview(tx, act.project, act.login).last
+        last = desk_pages.latest(tx, act.project, act.login)
     if last is None:
         raise Conflict("too_late", "there is nothing to undo: the decision has taken effect")
     return _undone(request, act, last[0].id)
@@ -129,14 +142,16 @@ def more_turns(
 
 
 def _undone(request: Request, act: Acting, review: str) -> Response:
-    """Undo, hold the item again, and show it with what had been said."""
+    """Undo, hold the item again unless somebody else does, and show it with what had been said."""
+
+    wanted, most_held = ClaimRequest(reviewer=act.login, review=review), act.service.settings.review_held
 
     def work(tx: Transaction) -> Vote | None:
         vote = desk_pages.own_vote(tx.reviews.get(act.project, review), act.login)
         desk.release_review(tx, act.project, review, act.login)
         try:
             with tx.savepoint():
-                desk.claim_review(tx, act.project, ClaimRequest(reviewer=act.login, review=review))
+                desk.claim_review(tx, act.project, wanted, most_held)
         except VerificationError:
             return vote  # free, or kept for somebody: the page says which
         return vote
@@ -144,15 +159,27 @@ def _undone(request: Request, act: Acting, review: str) -> Response:
     vote = act.do(work)
     seen: Opened = opened(act, review)
     filled = None if vote is None else desk_form.as_filled(vote, seen.fields)
-    return shown_page(request, act, seen, filled, said="Your decision is undone. The item is yours again.")
+    said = f"Your decision is undone. {_whose(seen.item, act.login)}"
+    return shown_page(request, act, seen, filled, said=said)
+
+
+def _whose(item: Review, login: str) -> str:
+    """Who may judge an item now."""
+    if item.claimed_by is not None:
+        return (
+            "The item is yours again." if item.claimed_by == login else "Somebody else holds the item now."
+        )
+    if item.assigned_to not in (None, login):
+        return "The item is kept for somebody else."
+    return "The item is not yours: claim it to decide again."
 
 
 def _skipped(whom: str, reason: str, reviewer: str) -> SkipRequest:
     choices: dict[str, Literal["me", "others", "back"]] = {"me": "me", "others": "others", "back": "back"}
     if whom not in choices:
         raise InvalidInput("bad_choice", "choose for me, for others or send back", field="for")
-    if not 0 < len(reason) <= 2_000:
-        raise InvalidInput("reason_needed", "say why, in 1 to 2,000 characters", field="reason")
+    if not 0 < len(reason) <= MAX_REASON:
+        raise InvalidInput("reason_needed", f"say why, in 1 to {MAX_REASON:,} characters", field="reason")
     return SkipRequest.model_validate({"reviewer": reviewer, "reason": reason, "for": choices[whom]})
 
 

@@ -62,7 +62,7 @@ def opened(act: Acting, review: str) -> Opened:
             context=context,
             fields=desk_form.layout(context.queue, context.quantity),
             vote=desk_pages.own_vote(item, act.login),
-            last=desk_pages.overview(tx, act.project, act.login).last,
+            last=desk_pages.latest(tx, act.project, act.login),
         )
 
     return act.do(work)
@@ -102,6 +102,9 @@ def shown_page(
         problem=problem,
         lost=problem is not None and problem.code in CLAIM_LOST,
         state_words=WORDS.get(item.state, ""),
+        labels=list(desk_form.labels(seen.fields).items()),
+        kept="" if filled is None else desk_form.as_text(filled, seen.fields),
+        retractable=item.state is ReviewState.EFFECTIVE and not item.gold and not item.retracted,
         said=said,
         last=None if seen.vote is not None else seen.last,
     )

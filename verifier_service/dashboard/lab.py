@@ -31,6 +31,7 @@ from verifier_service.domain.errors import (
     VerificationError,
 )
 from verifier_service.domain.lab_results import ImportState, LabImport, NewLabResults, RowStatus
+from verifier_service.domain.lab_senders import of_viewer
 from verifier_service.domain.lab_sheets import MAX_FILE_BYTES
 from verifier_service.domain.trajectories import ID_PATTERN
 from verifier_service.lab_files.sheets import sheet_of
@@ -81,7 +82,7 @@ def requests(
 ) -> Response:
     """What waits for a laboratory, as CSV to fill in. No cell is run by a spreadsheet."""
     with act.service.store.read() as tx:
-        text = worklist(tx, act.project, queue=queue or None, limit=MAX_REQUESTED)
+        text = worklist(tx, of_viewer(act.key, act.viewer), queue=queue or None, limit=MAX_REQUESTED)
     return Response(text, media_type=CSV, headers=HEADERS)
 
 
@@ -106,7 +107,7 @@ def _imported(act: Acting, chosen: Upload) -> LabImport:
     if not wanted.dry_run and chosen.confirmed != wanted.content_digest:
         message = "the file or a choice has changed since the dry run: run it again, then import"
         raise Conflict("not_what_was_checked", message, field=FILE_FIELD)
-    return import_lab_results(act.service, wanted, sheet_of(wanted), act.key)
+    return import_lab_results(act.service, wanted, sheet_of(wanted), of_viewer(act.key, act.viewer))
 
 
 def _chosen(form: FormData, login: str) -> Upload:

@@ -176,6 +176,7 @@ def agreement(found: Agreement) -> Figure:
         (
             one.reviewer,
             f"{one.votes:,}",
+            f"{one.gold_seen:,}",
             f"{one.gold_wrong:,} of {one.gold:,}",
             f"{one.overruled:,} of {one.judged:,}",
             number(one.mean),
@@ -187,6 +188,7 @@ def agreement(found: Agreement) -> Figure:
     heads = (
         "reviewer",
         "votes",
+        "gold items given",
         "gold items wrong",
         "overruled",
         "wrong with probability",

@@ -40,7 +40,7 @@ class Right(StrEnum):
     """What pages and routes ask for; nobody compares names of roles."""
 
     REVIEW = "review"  # the desk: claim, judge, undo
-    LEAD = "lead"  # assign, withdraw, adjudicate, queues, gold items, agreement, the trail
+    LEAD = "lead"  # assign, withdraw, take decisions back, agreement, the trail
     OBSERVE = "observe"  # runs, cases, trust
     OPERATE = "operate"  # operations, budgets, files of laboratories
     ADMINISTER = "administer"  # users, keys, retractions

@@ -95,6 +95,24 @@ def is_gold_turn(secret: str, queue: str, reviewer: str, count: int, share: floa
     return _draw(secret, "gold", queue, reviewer, str(count)) < share
 
 
+def coming(
+    secret: str, queue: str, reviewer: str, *, taken: int, share: float, unseen: int, others: int
+) -> int:
+    """How many gold items a reviewer is given before they have taken so many others.
+
+    Counted with the others they make a number that falls by one with every item, gold or not: counting
+    tells nobody which was which.
+    """
+    known = 0
+    while others > 0 and known < unseen:
+        if is_gold_turn(secret, queue, reviewer, taken, share):
+            known += 1
+        else:
+            others -= 1
+        taken += 1
+    return known
+
+
 def choose(secret: str, reviewer: str, unseen: Sequence[str]) -> str | None:
     """Which of the items that a reviewer has not seen: in an order of their own."""
     return min(unseen, key=lambda id: _draw(secret, "which", reviewer, id), default=None)

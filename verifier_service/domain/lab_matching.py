@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from verifier_service.domain.lab_results import PlateMap, PlateWell, Role, Target
 from verifier_service.domain.lab_rows import LabRow
+from verifier_service.domain.lab_senders import GRADE, MAY_NOT_JUDGE, OWN_SUBMISSION
 from verifier_service.domain.reviews import ReviewState
 
 Place = tuple[str, str]  # run and trajectory
@@ -30,6 +31,13 @@ class Directory:
     candidates: dict[str, list[Target]] = field(default_factory=dict)
     known_reviews: Collection[str] = ()
     known_places: Collection[Place] = ()
+    own: Collection[int] = ()  # checks about what the sender submitted
+    judges: bool = False  # whether the sender's files may hold judgements
+
+    def checks(self) -> set[int]:
+        """All that rows may mean, but gold items."""
+        named = (*self.reviews.values(), *self.places.values(), *self.candidates.values())
+        return {target.check for targets in named for target in targets if not target.gold}
 
     def note(self, targets: Iterable[Target]) -> None:
         """Take in what was found by review or place."""
@@ -112,6 +120,7 @@ def target_of(item: Addressed, directory: Directory) -> Target | None:
             row.refuse("target_mismatch", "the check is about another candidate", "candidate")
         return None
     _require_takes(row, target)
+    _require_may(row, target, directory)
     return None if row.errors else target
 
 
@@ -173,3 +182,17 @@ def _require_takes(row: LabRow, target: Target) -> None:
         refused = ("check_not_waiting", "people have decided this check")
     if refused is not None:
         row.refuse(*refused, limit=limit)
+
+
+def _require_may(row: LabRow, target: Target, directory: Directory) -> None:
+    """Nobody answers what they submitted, and only who may judge sends judgements."""
+    if row.errors:
+        return
+    if target.check in directory.own:
+        row.refuse(OWN_SUBMISSION, "it is about what you submitted yourself")
+    elif row.verdict is not None and not directory.judges:
+        row.refuse(MAY_NOT_JUDGE, "this file may hold measurements and no verdicts", "verdict")
+    elif not directory.judges:
+        graded = next((one for one in row.readings if one.unit.casefold() == GRADE), None)
+        if graded is not None:
+            row.refuse(MAY_NOT_JUDGE, "this file may hold measurements and no grades", graded.column)

@@ -273,7 +273,8 @@ class Target(NamedTuple):
     """A check on the desk that a row may mean, for one of the trajectories that want it, or have it."""
 
     review: str
-    check: int
+    queue: str
+    check: int  # below 0 for a gold item, which has none
     key: str
     verifier: str
     state: str  # of the review
@@ -289,3 +290,9 @@ class Target(NamedTuple):
     deadline: float | None
     retracted: bool
     latest: LabValue | None  # what a file said of it last
+
+    @property
+    def gold(self) -> bool:
+        """Whether it is a known item, which concerns no trajectory. Rows about it are answered like those
+        about any other."""
+        return self.check < 0

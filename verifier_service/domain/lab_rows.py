@@ -11,12 +11,12 @@ from verifier_service.domain.lab_numbers import Decimal, NotANumber, checked, de
 from verifier_service.domain.lab_results import RowError
 from verifier_service.domain.lab_sheets import BadCell, Cell, Column, Columns, Sheet, SheetRow, is_blank
 from verifier_service.domain.lab_units import spelled
+from verifier_service.domain.tabular import unguarded
 from verifier_service.domain.trajectories import ID_PATTERN
 
 MAX_QUANTITY_CHARS = 200
 MAX_UNIT_CHARS = 50
 MAX_REASON_CHARS = 2_000
-GUARDED = ("'=", "'+", "'-", "'@", "'\t", "'\r")  # as our worklist writes what a spreadsheet would run
 _FORMULA = ("=", "+", "-", "@")
 _IDS = ("review", "run", "trajectory", "event")
 _NUMERIC = ("value", "measured", "sigma", "actual")
@@ -107,9 +107,10 @@ class _Reader:
             return ""
         if cell is None:
             return ""
-        text = f"{cell:.15g}" if isinstance(cell, float) else cell.strip()
-        guarded = text.startswith(GUARDED)
-        text = text[1:] if guarded else text
+        written = f"{cell:.15g}" if isinstance(cell, float) else cell
+        text = unguarded(written)  # as our worklist writes what a spreadsheet would run
+        guarded = text != written
+        text = text.strip()
         if column.meaning in _IDS and text and not re.fullmatch(ID_PATTERN, text):
             if text.startswith(_FORMULA):
                 found.refuse("formula", "a formula is no id", column.title)

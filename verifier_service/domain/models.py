@@ -44,7 +44,8 @@ class Example:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Audited:
     """An audit that has ended with the truth: what was believed of the quantity (``mean``) and
-    of the outcome when it was drawn with probability ``propensity``, and all evidence."""
+    of the outcome when it was drawn with probability ``propensity``, and all evidence. ``key``: the
+    trajectory of an example, as text."""
 
     key: str
     mean: float

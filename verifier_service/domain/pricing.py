@@ -16,6 +16,7 @@ from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.costs import CostModel
 from verifier_service.domain.ports.policy import Tariff
 from verifier_service.domain.records import JsonObject
+from verifier_service.domain.review_queues import queue_of
 from verifier_service.domain.verifiers import CheckInput, VerifierInfo, expected_cost
 
 QUICK_S = 0.02  # of CPU: what takes less has no price worth learning
@@ -31,27 +32,32 @@ def is_priced(info: VerifierInfo) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Pricing:
-    """Expected prices as learned so far. ``fits``: what was learned, by method (``ports.costs``)."""
+    """Expected prices as learned so far. ``fits``: what was learned, by method (``ports.costs``).
+    ``approvals``: votes per item of the queues that ask for several, by project and queue."""
 
     catalog: Catalog
     tariff: Tariff
     model: CostModel
     fits: Mapping[str, str] = field(default_factory=dict)
+    approvals: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
-    def credits(self, rung: Rung, item: CheckInput | None) -> float:
+    def credits(self, project: str, rung: Rung, item: CheckInput | None) -> float:
         """Expected credits of one check of a rung; an unknown item is of typical size."""
-        return self.tariff.credits(self.cost(rung, item))
+        return self.tariff.credits(self.cost(project, rung, item))
 
-    def cost(self, rung: Rung, item: CheckInput | None) -> Cost:
+    def cost(self, project: str, rung: Rung, item: CheckInput | None) -> Cost:
         """What one check of a rung is expected to consume. Raises ``NotFound`` for an unknown verifier."""
-        return self._cost(rung.use.use, rung.use.params, rung_method(self.catalog, rung), item)
+        method = rung_method(self.catalog, rung)
+        return self._cost(project, rung.use.use, rung.use.params, method, item)
 
     def of_claim(self, claim: Claim) -> float:
         """Expected credits of a claimed check. Raises ``NotFound`` for an unknown verifier."""
         item = None
         if is_priced(self.catalog.verifier(claim.verifier)):
             item = CheckInput.model_validate_json(claim.item)
-        return self.tariff.credits(self._cost(claim.verifier, claim.params, claim.method, item))
+        return self.tariff.credits(
+            self._cost(claim.project, claim.verifier, claim.params, claim.method, item)
+        )
 
     def most_of_claim(self, claim: Claim) -> float:
         """Credits that an attempt at a claimed check hardly ever exceeds: twice the 95 % quantile where its
@@ -67,20 +73,22 @@ class Pricing:
             most = CAUTION * self.model.predict(info, size, fit).upper()
         return self.tariff.credits(Cost(cpu_s=min(info.limits.time_s, most)))
 
-    def _cost(self, verifier: str, params: JsonObject, method: str | None, item: CheckInput | None) -> Cost:
+    def _cost(
+        self, project: str, verifier: str, params: JsonObject, method: str | None, item: CheckInput | None
+    ) -> Cost:
         info = self.catalog.verifier(verifier)
-        declared = expected_cost(info, params)
+        declared = expected_cost(info, params, self.approvals.get((project, queue_of(params)), 1))
         if method is None or not is_priced(info):
             return declared
         size = info.typical_size if item is None else self.catalog.size(verifier, params, item)
         predicted = self.model.predict(info, size, self.fits.get(method))
         return declared.model_copy(update={"cpu_s": predicted.cpu_s})
 
-    def of_ladder(self, ladder: Ladder, item: CheckInput | None) -> ExpectedCost:
+    def of_ladder(self, project: str, ladder: Ladder, item: CheckInput | None) -> ExpectedCost:
         """Expected credits of all checks of a ladder, tier by tier."""
         tiers: dict[Tier, float] = {}
         for rung in self._usable(ladder):
-            tiers[rung.tier] = tiers.get(rung.tier, 0.0) + self.credits(rung, item)
+            tiers[rung.tier] = tiers.get(rung.tier, 0.0) + self.credits(project, rung, item)
         reached = (price for tier, price in tiers.items() if tier.rank <= ladder.spec.truth.rank)
         return ExpectedCost(credits=sum(reached), tiers=tiers)
 
@@ -116,7 +124,8 @@ class Quotes:
         if (case.standing.pk, rung.path) in self.known:
             return 0.0
         body = self.bodies.get(case.standing.pk)
-        return self.pricing.credits(rung, case_item(case.standing, case.ladder.spec.candidate, body))
+        item = case_item(case.standing, case.ladder.spec.candidate, body)
+        return self.pricing.credits(case.standing.project, rung, item)
 
 
 def case_item(standing: Standing, source: CandidateSpec, body: Body | None) -> CheckInput | None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from verifier_service.domain.errors import InvalidInput
-from verifier_service.domain.records import Record, Request
+from verifier_service.domain.records import JsonValue, Record, Request
 from verifier_service.domain.reviews import QueueName, ReviewDecision, ReviewMeasurement
 
 MAX_INSTRUCTIONS = 20_000
@@ -17,6 +17,9 @@ MAX_APPROVALS = 5
 MAX_GRADES = 100  # steps of one graded score
 MAX_FIELDS = 20  # scores, and measurements, of one form
 CLAIM_MINUTES = 30.0
+DEFAULT_QUEUE = "default"
+CLAIM_HOURS = 24.0  # however often it is renewed
+MOST_HELD = 20  # items of one person at once, in a project
 FieldName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.@/ -]{0,99}$")]
 Grade = Annotated[int, Field(ge=-1_000, le=1_000)]
 
@@ -71,7 +74,7 @@ class QueueSpec(Request):
 
     ``approvals``: votes per item unless the ladder says how many. ``blind``: scores of cheaper tiers and
     votes of others are hidden from a reviewer until their own vote stands. ``gold_share``: of the items
-    that a reviewer takes, so many are known ones. ``minutes``: how long a claim lasts.
+    that a reviewer takes, so many are known ones. ``minutes``: how long a claim may last.
     ``escalate_after_s``: age from which an item goes before others.
     """
 
@@ -111,6 +114,11 @@ class QueueStored(Record):
 def plain(name: str) -> Queue:
     """The queue that a ladder names and nobody declared."""
     return Queue(version=0, spec=QueueSpec(name=name))
+
+
+def queue_of(params: Mapping[str, JsonValue]) -> str:
+    """The queue that a check by people goes to."""
+    return str(params.get("queue", DEFAULT_QUEUE))
 
 
 def require_fit(decision: ReviewDecision, queue: Queue) -> None:

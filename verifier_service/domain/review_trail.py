@@ -14,7 +14,8 @@ HEADER = ("seq", "at", "kind", "actor", "key", "queue", "review", "detail")
 
 
 class Act(OpenEnum):
-    """What happened. ``lapsed``: a claim had expired when the item was taken by somebody else."""
+    """What happened. ``lapsed``: a claim had expired when the item was taken by somebody else. ``answered``
+    and ``amended``: by a laboratory's file."""
 
     MADE = "made"
     OPENED = "opened"
@@ -33,6 +34,7 @@ class Act(OpenEnum):
     WITHDRAWN = "withdrawn"
     CANCELLED = "cancelled"
     ANSWERED = "answered"
+    AMENDED = "amended"
     RETRACTED = "retracted"
     QUEUE = "queue"
     GOLD = "gold"

@@ -1,7 +1,8 @@
 """From votes to a result: the rule, pure.
 
 An item takes N votes, fixed when it was made. One verdict by all of them is the result. Else one further
-person is asked, and what that person says is the result. The order of the first N votes does not matter.
+person is asked, and the result is what most of all N + 1 say; where as many say one as the other, what that
+person says. The order of the first N votes does not matter.
 """
 
 from __future__ import annotations
@@ -42,5 +43,13 @@ def tally(votes: Sequence[Said], approvals: int) -> Tally:
     if len(set(first)) == 1:
         return Tally("decided", first[0], 0)
     if len(votes) > approvals:
-        return Tally("decided", votes[approvals], 0)
+        return Tally("decided", most(votes[: approvals + 1]) or votes[approvals], 0)
     return Tally("disputed", None, 1)
+
+
+def most(votes: Sequence[Said]) -> Said | None:
+    """What more than half of the votes say."""
+    accepted = sum(vote == "accept" for vote in votes)
+    if 2 * accepted == len(votes):
+        return None
+    return "accept" if 2 * accepted > len(votes) else "reject"

@@ -1,8 +1,9 @@
 """From what was judged to the noise of the lab tier: how often votes are wrong, how measurements scatter.
 
-A vote is wrong when it differs from what is known of a gold item, or from what was decided of an item that
-several people judged. The rate of a queue is a Beta posterior, see ``agreement.PRIOR``: little data says
-little. Several equal votes are not independent while nobody knows the rate: its moments account for that.
+A vote is wrong when it differs from what is known of a gold item, or from what most people said of an item
+that several judged; where as many said one as the other nobody is known to be wrong. The rate of a queue is
+a Beta posterior, see ``agreement.PRIOR``: little data says little. Several equal votes are not independent
+while nobody knows the rate: its moments account for that.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from typing import NamedTuple
 from verifier_service.domain.agreement import Rate, cohen_kappa, fleiss_kappa, intraclass, posterior
 from verifier_service.domain.evidence import Measurement
 from verifier_service.domain.records import Record
-from verifier_service.domain.review_votes import Judged, Said, tally
+from verifier_service.domain.review_votes import Judged, Said, most
 from verifier_service.domain.reviews import Vote
 
 LEAST_FREEDOM = 5  # differences between people before their scatter is believed
 MOST_DOUBT = 0.5  # a verdict that says nothing
 TAIL = 0.05
+COUNTED = 500  # latest items of a queue that its people's noise is taken from
 
 Quantity = tuple[str, str]  # name, unit
 
@@ -65,7 +67,8 @@ class ScoreAgreement(Record):
 
 class ReviewerError(Record):
     """How often somebody was wrong: on gold items, and against what several people decided. ``mean`` with a
-    central 90 % interval."""
+    central 90 % interval. ``gold_seen``: gold items of the queue that they were ever given, voted on or
+    not; few beside many votes means that they take items by name, or what is kept for them."""
 
     reviewer: str
     votes: int
@@ -76,6 +79,7 @@ class ReviewerError(Record):
     mean: float
     low: float
     high: float
+    gold_seen: int = 0
 
 
 class MeasurementScatter(Record):
@@ -178,8 +182,9 @@ def grades(votes: Sequence[Vote]) -> list[Measurement]:
     return found
 
 
-def agreement_of(queue: str, judged: Sequence[Judged]) -> Agreement:
-    """Everything that is shown of a queue's reviewers."""
+def agreement_of(queue: str, judged: Sequence[Judged], seen: Mapping[str, int] | None = None) -> Agreement:
+    """Everything that is shown of a queue's reviewers; ``seen``: gold items that each was given."""
+    given = seen or {}
     counts = _counted(judged)
     rate = error_rate(judged)
     real = [item for item in judged if item.expected is None]
@@ -189,7 +194,9 @@ def agreement_of(queue: str, judged: Sequence[Judged]) -> Agreement:
         votes=sum(len(item.votes) for item in judged),
         verdicts=_kappa(real),
         scores=_scores(real),
-        reviewers=tuple(_reviewer(name, counts[name]) for name in sorted(counts)),
+        reviewers=tuple(
+            _reviewer(name, counts[name], given.get(name, 0)) for name in sorted({*counts, *given})
+        ),
         mistaken=rate.mean,
         mistaken_low=rate.quantile(TAIL),
         mistaken_high=rate.quantile(1.0 - TAIL),
@@ -206,7 +213,7 @@ def agreement_of(queue: str, judged: Sequence[Judged]) -> Agreement:
 
 
 def _counted(judged: Sequence[Judged]) -> dict[str, _Counts]:
-    """Who was right how often. Whoever decided a disagreement is right by definition, and not counted."""
+    """Who was right how often. Whoever was asked further knew of the disagreement, and is not counted."""
     counts: dict[str, _Counts] = defaultdict(_Counts)
     for item in judged:
         for vote in item.votes:
@@ -216,7 +223,7 @@ def _counted(judged: Sequence[Judged]) -> dict[str, _Counts]:
                 counts[vote.reviewer].gold += 1
                 counts[vote.reviewer].gold_wrong += vote.verdict != item.expected.verdict
         elif item.approvals > 1:
-            result = tally([vote.verdict for vote in item.votes], item.approvals).verdict
+            result = most([vote.verdict for vote in item.votes[: item.approvals + 1]])
             for vote in item.votes[: item.approvals] if result is not None else ():
                 counts[vote.reviewer].judged += 1
                 counts[vote.reviewer].overruled += vote.verdict != result
@@ -254,12 +261,13 @@ def _scores(judged: Sequence[Judged]) -> tuple[ScoreAgreement, ...]:
     )
 
 
-def _reviewer(name: str, counts: _Counts) -> ReviewerError:
+def _reviewer(name: str, counts: _Counts, seen: int) -> ReviewerError:
     rate = counts.rate()
     return ReviewerError(
         reviewer=name,
         votes=counts.votes,
         gold=counts.gold,
+        gold_seen=seen,
         gold_wrong=counts.gold_wrong,
         judged=counts.judged,
         overruled=counts.overruled,

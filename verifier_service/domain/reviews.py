@@ -123,7 +123,8 @@ def shown_to(item: Review, reviewer: str | None, now: datetime) -> Review:
 
 
 class ClaimRequest(Request):
-    """Take the next open item of a queue, or a named one. ``minutes`` default to the queue's."""
+    """Take the next open item of a queue, or a named one, for as long as the queue says, or for fewer
+    ``minutes``."""
 
     reviewer: Identifier
     queue: QueueName | None = None
@@ -138,7 +139,8 @@ class ReleaseRequest(Request):
 
 
 class RenewRequest(Request):
-    """Hold a claimed item for longer, from now. ``minutes`` default to the queue's."""
+    """Hold a claimed item for longer, from now: for as long as the queue says, or for fewer ``minutes``,
+    and no longer than a day from the claim."""
 
     reviewer: Identifier
     minutes: Minutes | None = None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from verifier_service.domain.forecasts import EVENT_PATTERN, Question
 from verifier_service.domain.lab_results import EventValue, RowOutcome, RowStatus
 from verifier_service.domain.lab_rows import LabRow
+from verifier_service.domain.lab_senders import MAY_NOT_SETTLE, OWN_SUBMISSION
 from verifier_service.domain.settlements import (
     MAX_ACTUAL_CHARS,
     Actual,
@@ -23,10 +24,14 @@ _CHECKS = ("review", "run", "trajectory", "candidate", "plate", "well", "verdict
 
 
 class Known(NamedTuple):
-    """What is stored of the events that rows name: latest versions, and the questions about them."""
+    """What is stored of the events that rows name: latest versions, and the questions about them.
+    ``own``: events that the sender has forecast; ``settles``: whether the sender may say what became of
+    any."""
 
     latest: Mapping[str, Settlement]
     questions: Mapping[str, Sequence[Question]]
+    own: Collection[str] = ()
+    settles: bool = True
 
 
 @dataclass(slots=True)
@@ -51,6 +56,7 @@ def evaluate_events(rows: Sequence[LabRow], known: Known) -> ToldEvents:
         status = RowStatus.EMPTY
         actual = _actual(row)
         if actual is not None and not row.errors:
+            _require_may(row, actual, known)
             _require_fit(row, actual, known)
             _require_once(row, actual, seen)
         if actual is not None and not row.errors:
@@ -86,6 +92,13 @@ def _actual(row: LabRow) -> Actual | None:
     if len(text) > MAX_ACTUAL_CHARS:
         row.refuse("too_long", "the actual is too long", "actual", MAX_ACTUAL_CHARS)
     return Actual(event, SettlementState.SETTLED, text, row.actual)
+
+
+def _require_may(row: LabRow, actual: Actual, known: Known) -> None:
+    if not known.settles:
+        row.refuse(MAY_NOT_SETTLE, "what became of events is told with the scope operate", "event")
+    elif actual.event in known.own:
+        row.refuse(OWN_SUBMISSION, "you have submitted forecasts of this event", "event")
 
 
 def _require_fit(row: LabRow, actual: Actual, known: Known) -> None:

@@ -144,10 +144,11 @@ def unexpected(error: BaseException, info: VerifierInfo) -> str:
     return f"unexpected {name}" if "reference" in info.reads else f"unexpected {name}: {error}"[:500]
 
 
-def expected_cost(info: VerifierInfo, params: Mapping[str, JsonValue]) -> Cost:
-    """What one check is expected to consume; a person's time once per required approval."""
-    approvals = params.get("approvals", 1)
-    people = approvals if isinstance(approvals, int) and info.external else 1
+def expected_cost(info: VerifierInfo, params: Mapping[str, JsonValue], approvals: int = 1) -> Cost:
+    """What one check is expected to consume; a person's time once per required approval: as many as
+    ``params`` say, else ``approvals``."""
+    said = params.get("approvals")
+    people = (said if isinstance(said, int) else approvals) if info.external else 1
     return Cost(cpu_s=info.typical_cpu_s, human_s=info.typical_human_s * people)
 
 

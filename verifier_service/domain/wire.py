@@ -356,9 +356,11 @@ class KeyCreated(Record):
 
 
 class ReviewList(Record):
-    """Items of the desk, oldest first."""
+    """Items of the desk, oldest first. ``next``: the last of them, after which the next page begins; null
+    when there are no more."""
 
     reviews: tuple[Review, ...]
+    next: str | None = None
 
 
 class ReviewClaimed(Record):

@@ -22,7 +22,7 @@ from verifier_service.domain.lab_sheets import (
     text_cell,
 )
 from verifier_service.lab_files.text import csv_sheet, text_of
-from verifier_service.lab_files.workbooks import xlsx_sheet
+from verifier_service.lab_files.workbook_reader import read_workbook
 
 REPEATED = "repeated_name"
 
@@ -45,7 +45,7 @@ def file_sheet(file: LabFile) -> Sheet:
         raise InvalidInput("bad_base64", "the content is not base64", field="file.content") from error
     if len(raw) > MAX_FILE_BYTES:
         raise _too_large()
-    readers = {"csv": csv_sheet, "json": json_sheet, "xlsx": xlsx_sheet}
+    readers = {"csv": csv_sheet, "json": json_sheet, "xlsx": read_workbook}
     return readers[file.kind](raw)
 
 

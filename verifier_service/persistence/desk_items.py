@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, and_, or_, select, union_all
+from sqlalchemy import Column, ColumnElement, Row, Select, and_, or_, select, union_all
 
 from verifier_service.domain.digests import digest
 from verifier_service.domain.errors import Conflict
@@ -59,15 +59,22 @@ def in_state(state: str | None) -> tuple[ColumnElement[bool], ...]:
 
 
 def places(
-    project: str, queue: str | None, state: str | None, limit: int, *more: ColumnElement[bool]
+    project: str,
+    queue: str | None,
+    state: str | None,
+    limit: int,
+    *more: ColumnElement[bool],
+    by: Sequence[Column[Any]] = (_reviews.c.pk,),
 ) -> Select[Any]:
-    """Keys of items of a project, the oldest first: the first of each of a state's parts, merged."""
-    mine = select(_reviews.c.pk).where(_reviews.c.project == project, *more)
+    """Keys of items of a project in the order of ``by``: the first of each of a state's parts, merged."""
+    names = [column.name for column in by]
+    mine = select(_reviews.c.pk, *(column for column in by if column.name != "pk"))
+    mine = mine.where(_reviews.c.project == project, *more)
     if queue is not None:
         mine = mine.where(_reviews.c.queue == queue)
-    parts = (mine.where(part).order_by(_reviews.c.pk).limit(limit).subquery() for part in in_state(state))
-    merged = union_all(*(select(part.c.pk) for part in parts)).subquery()
-    return select(merged.c.pk).order_by(merged.c.pk).limit(limit)
+    parts = (mine.where(part).order_by(*by).limit(limit).subquery() for part in in_state(state))
+    merged = union_all(*(select(part) for part in parts)).subquery()
+    return select(merged.c.pk).order_by(*(merged.c[name] for name in names)).limit(limit)
 
 
 def claimed_now(row: Row[Any]) -> bool:
@@ -82,13 +89,13 @@ def assigned_now(row: Row[Any]) -> bool:
 
 def require_free(row: Row[Any], reviewer: str) -> None:
     """Raise ``Conflict`` unless the reviewer may claim the item, or holds it."""
-    kept = assigned_now(row) and row.assigned_to != reviewer
-    if not (kept and row.gold is not None):
-        _require_open(row)
+    _require_open(row)
     if claimed_now(row) and row.claimed_by != reviewer:
-        raise Conflict("review_claimed", f"review {row.id!r} is claimed by somebody else")
-    if kept:
+        raise _claimed(row)
+    if assigned_now(row) and row.assigned_to != reviewer:
         raise Conflict("review_assigned", f"review {row.id!r} is kept for somebody else")
+    if row.dealt_to not in (None, reviewer):
+        raise _claimed(row)
 
 
 def require_held(row: Row[Any], reviewer: str, has_opened: Callable[[str, str], bool]) -> None:
@@ -97,7 +104,7 @@ def require_held(row: Row[Any], reviewer: str, has_opened: Callable[[str, str], 
     _require_open(row)
     if claimed_now(row):
         if row.claimed_by != reviewer:
-            raise Conflict("review_claimed", f"review {row.id!r} is claimed by somebody else")
+            raise _claimed(row)
         return
     if row.claimed_by != reviewer and not has_opened(row.id, reviewer):
         message = f"{reviewer!r} has not opened review {row.id!r}: claim it and look at its evidence first"
@@ -105,8 +112,17 @@ def require_held(row: Row[Any], reviewer: str, has_opened: Callable[[str, str], 
     raise Conflict("claim_expired", f"{reviewer!r} holds review {row.id!r} no more: claim it again")
 
 
+def _claimed(row: Row[Any]) -> Conflict:
+    return Conflict("review_claimed", f"review {row.id!r} is claimed by somebody else")
+
+
+def _veiled(row: Row[Any]) -> bool:
+    """See ``_VEILED``."""
+    return row.gold is not None and row.state == ReviewState.DECIDED and row.approvals > 1
+
+
 def _require_open(row: Row[Any]) -> None:
-    if row.state != ReviewState.OPEN:
+    if row.state != ReviewState.OPEN and not _veiled(row):
         raise Conflict("review_not_open", f"review {row.id!r} is {row.state}")
     if row.deadline is not None and row.deadline <= row.now:
         raise Conflict("review_expired", f"the deadline of review {row.id!r} has passed")
@@ -122,10 +138,8 @@ def read_review(row: Row[Any], votes: Sequence[Row[Any]]) -> Review:
     """The item with what the reviewer sees, its claim and its votes. A gold one looks like any other until
     the vote on it has taken effect."""
     claimed = row.state == ReviewState.OPEN and claimed_now(row)
-    kept = assigned_now(row) and row.gold is None
-    state = ReviewState(row.state)
-    if row.gold is not None and state is ReviewState.DECIDED and row.approvals > 1:
-        state = ReviewState.OPEN
+    kept = assigned_now(row)
+    state = ReviewState.OPEN if _veiled(row) else ReviewState(row.state)
     return Review.model_validate(
         {
             **json.loads(row.shown),

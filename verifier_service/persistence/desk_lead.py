@@ -8,6 +8,7 @@ from sqlalchemy import exists, select, update
 
 from verifier_service.domain.errors import Conflict, Forbidden
 from verifier_service.domain.gold import GoldExpected
+from verifier_service.domain.ports.reviews import Details
 from verifier_service.domain.records import JsonObject
 from verifier_service.domain.review_trail import SERVICE, Act
 from verifier_service.domain.review_votes import Judged
@@ -15,7 +16,7 @@ from verifier_service.domain.reviews import Review, ReviewState
 from verifier_service.persistence import review_tables, tables
 from verifier_service.persistence.database import clock, ordered, sql
 from verifier_service.persistence.desk_items import ITEMS, read_vote
-from verifier_service.persistence.desk_rows import DeskRows
+from verifier_service.persistence.desk_rows import TOLD, DeskRows
 
 _reviews, _votes, _gold = review_tables.reviews, review_tables.votes, review_tables.gold_items
 _checks = tables.checks
@@ -62,6 +63,16 @@ class Leading(DeskRows):
         rows = self._db.all(passed.order_by(_reviews.c.effective_at, _reviews.c.pk).limit(limit))
         return [(row.project, row.id, row.check_pk) for row in rows]
 
+    def take_due(self, project: str, review: str) -> Review | None:
+        row = self._row(project, review, lock=True)
+        due = row.state == ReviewState.DECIDED and row.effective_at <= row.now
+        return self._read(row) if due else None
+
+    def is_decided(self, check: int) -> bool:
+        mine = select(_reviews.c.state).where(_reviews.c.check_pk == check, sql(review_tables.PENDING))
+        row = self._db.first(self._db.locked(mine))
+        return row is not None and row.state == ReviewState.DECIDED
+
     def escalate(self, limit: int) -> int:
         ageing = select(_reviews.c.pk).where(
             sql(f"reviews.{review_tables.AGEING}"), _reviews.c.escalate_at <= clock()
@@ -71,12 +82,22 @@ class Leading(DeskRows):
         raised = update(_reviews).where(self._db.among(_reviews.c.pk, ordered(pks)))
         return self._told(raised.values(lane=0, escalated_at=clock()), Act.ESCALATED) if pks else 0
 
-    def close_free(self, checks: Collection[int]) -> int:
+    def close_free(
+        self, project: str, reviews: Collection[str], *, by: str = SERVICE, details: Details | None = None
+    ) -> int:
         free = (_reviews.c.claimed_until.is_(None)) | (_reviews.c.claimed_until <= clock())
         voted = exists().where(_votes.c.review == _reviews.c.pk)
-        these = self._db.among(_reviews.c.check_pk, ordered(checks))
-        answered = update(_reviews).where(these, sql(review_tables.OPEN), free, ~voted)
-        return self._told(answered.values(state=ReviewState.EFFECTIVE.value, **_UNCLAIMED), Act.ANSWERED)
+        these = (_reviews.c.project == project, self._db.among(_reviews.c.id, sorted(reviews)))
+        answered = update(_reviews).where(*these, sql(review_tables.OPEN), free, ~voted)
+        answered = answered.values(state=ReviewState.EFFECTIVE.value, **_UNCLAIMED)
+        rows = self._db.all(answered.returning(*TOLD))
+        self._note_each(rows, Act.ANSWERED, by, details or {})
+        return len(rows)
+
+    def note_amended(self, project: str, reviews: Collection[str], *, by: str, details: Details) -> None:
+        these = self._db.among(_reviews.c.id, sorted(reviews))
+        rows = self._db.all(select(*TOLD).where(_reviews.c.project == project, these))
+        self._note_each(rows, Act.AMENDED, by, details)
 
     def close(self, check: int, state: str, *, by: str = SERVICE, reason: str = "") -> None:
         """Does nothing when the check has no pending item."""

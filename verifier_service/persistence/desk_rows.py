@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Row, Select, Update, select
+from sqlalchemy import ColumnElement, Row, Select, Update, and_, not_, or_, select
 
 from verifier_service.domain.errors import Forbidden, NotFound
 from verifier_service.domain.records import JsonObject
 from verifier_service.domain.review_trail import SERVICE, Act
 from verifier_service.domain.reviews import Review
 from verifier_service.persistence import review_tables, tables
-from verifier_service.persistence.database import Database, sql
-from verifier_service.persistence.desk_items import ITEMS, read_review
+from verifier_service.persistence.database import Database, clock, sql
+from verifier_service.persistence.desk_items import ALIVE, FREE, IS_OPEN, ITEMS, KEPT, read_review
 from verifier_service.persistence.review_trail import SqlReviewTrail
 
 _reviews, _votes = review_tables.reviews, review_tables.votes
+_skips = review_tables.review_skips
 _demands, _cases = tables.demands, tables.trajectories
 TOLD = (_reviews.c.project, _reviews.c.queue, _reviews.c.id)
 
@@ -74,6 +75,12 @@ class DeskRows:
     def _note(self, row: Row[Any], kind: Act, actor: str, detail: JsonObject | None = None) -> None:
         self._trail.note(row.project, kind, actor, queue=row.queue, review=row.id, detail=detail)
 
+    def _note_each(
+        self, rows: Iterable[Row[Any]], kind: Act, actor: str, details: Mapping[str, JsonObject]
+    ) -> None:
+        for row in sorted(rows, key=lambda row: str(row.id)):
+            self._note(row, kind, actor, details.get(row.id))
+
     def _told(
         self, changed: Update, kind: Act, actor: str = SERVICE, detail: JsonObject | None = None
     ) -> int:
@@ -91,3 +98,31 @@ def own_demands(reviewer: str) -> Select[Any]:
         .join(_cases, _cases.c.pk == _demands.c.trajectory)
         .where(sql(f"demands.{tables.REQUESTED}"), _cases.c.submitter == reviewer)
     )
+
+
+def kept_for(reviewer: str) -> ColumnElement[bool]:
+    """Items that are kept for this person."""
+    return and_(_reviews.c.assigned_to == reviewer, KEPT)
+
+
+def open_to(reviewer: str) -> ColumnElement[bool]:
+    """Free items that may be offered to this person: not what they have voted on or submitted, nor what
+    they have put aside unless it is kept for them, nor what is another's."""
+    voted = select(_votes.c.review).where(_votes.c.review == _reviews.c.pk, _votes.c.reviewer == reviewer)
+    aside = select(_skips.c.review).where(_skips.c.review == _reviews.c.pk, _skips.c.reviewer == reviewer)
+    own = own_demands(reviewer).where(_demands.c.check_pk == _reviews.c.check_pk)
+    return and_(
+        IS_OPEN,
+        FREE,
+        ALIVE,
+        or_(kept_for(reviewer), and_(not_(KEPT), ~aside.exists())),
+        or_(_reviews.c.dealt_to.is_(None), _reviews.c.dealt_to == reviewer),
+        ~voted.exists(),
+        ~own.exists(),
+    )
+
+
+def held_by(project: str, reviewer: str) -> tuple[ColumnElement[bool], ...]:
+    """Items that this person holds."""
+    mine = (_reviews.c.project == project, _reviews.c.claimed_by == reviewer)
+    return (*mine, _reviews.c.claimed_until > clock(), IS_OPEN, ALIVE)

@@ -6,15 +6,14 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, case, func, or_, select, text
+from sqlalchemy import Row, case, func, or_, select, text
 
 from verifier_service.domain.ports.desk_views import Behind, Placed, QueueLoad
 from verifier_service.domain.reviews import Review
 from verifier_service.domain.trajectories import Turn
 from verifier_service.persistence import review_tables, tables
-from verifier_service.persistence.database import clock
-from verifier_service.persistence.desk_items import ALIVE, FREE, IS_OPEN, ITEMS, KEPT, places, read_review
-from verifier_service.persistence.desk_rows import DeskRows
+from verifier_service.persistence.desk_items import IS_OPEN, ITEMS, KEPT, places, read_review
+from verifier_service.persistence.desk_rows import DeskRows, held_by, open_to
 
 _reviews, _votes = review_tables.reviews, review_tables.votes
 _demands, _cases, _runs = tables.demands, tables.trajectories, tables.runs
@@ -41,16 +40,19 @@ class SqlDeskViews(DeskRows):
         return [row.queue for row in self._db.all(_OPEN_QUEUES, {"project": project})]
 
     def loads(self, project: str, reviewer: str) -> list[QueueLoad]:
-        mine = select(_reviews.c.queue, func.count().label("n")).where(*_held_by(project, reviewer))
+        mine = select(_reviews.c.queue, func.count().label("n")).where(*held_by(project, reviewer))
         held = {row.queue: row.n for row in self._db.all(mine.group_by(_reviews.c.queue))}
         found = [self._load(project, name, reviewer, held.get(name, 0)) for name in self.queues(project)]
         return [one for one in found if one.open or one.more or one.mine]
 
     def _load(self, project: str, queue: str, reviewer: str, mine: int) -> QueueLoad:
-        offered = FREE & or_(~KEPT, _reviews.c.assigned_to == reviewer) & ALIVE
-        of_queue = select(_reviews.c.created_at, case((offered, 1), else_=0).label("offered")).where(
-            _reviews.c.project == project, _reviews.c.queue == queue, IS_OPEN
-        )
+        offered = open_to(reviewer)
+        not_another = or_(_reviews.c.dealt_to.is_(None), _reviews.c.dealt_to == reviewer)
+        of_queue = select(
+            _reviews.c.created_at,
+            case((offered, 1), else_=0).label("offered"),
+            case((KEPT, 0), else_=1).label("fresh"),
+        ).where(_reviews.c.project == project, _reviews.c.queue == queue, IS_OPEN, not_another)
         oldest = of_queue.order_by(_reviews.c.pk).limit(COUNTED).subquery()
         aged = of_queue.where(_reviews.c.lane == 0, _reviews.c.escalated_at.is_not(None))
         late = aged.order_by(_reviews.c.precedence, _reviews.c.pk).limit(COUNTED).subquery()
@@ -58,14 +60,29 @@ class SqlDeskViews(DeskRows):
             select(
                 func.count().label("looked"),
                 func.count(case((oldest.c.offered == 1, 1))).label("open"),
+                func.count(case((oldest.c.offered * oldest.c.fresh == 1, 1))).label("fresh"),
                 func.min(case((oldest.c.offered == 1, oldest.c.created_at))).label("oldest"),
             )
         )
-        [escalated] = self._db.all(select(func.coalesce(func.sum(late.c.offered), 0).label("n")))
-        return QueueLoad(queue, waits.open, mine, int(escalated.n), waits.oldest, waits.looked == COUNTED)
+        [escalated] = self._db.all(
+            select(
+                func.count(case((late.c.offered == 1, 1))).label("n"),
+                func.count(case((late.c.offered * late.c.fresh == 1, 1))).label("fresh"),
+            )
+        )
+        return QueueLoad(
+            queue,
+            waits.open,
+            mine,
+            escalated.n,
+            waits.oldest,
+            waits.looked == COUNTED,
+            fresh=waits.fresh,
+            fresh_escalated=escalated.fresh,
+        )
 
     def held(self, project: str, reviewer: str, limit: int) -> list[Review]:
-        mine = ITEMS.where(*_held_by(project, reviewer))
+        mine = ITEMS.where(*held_by(project, reviewer))
         return self._read_all(self._db.all(mine.order_by(_reviews.c.claimed_until).limit(limit)))
 
     def decided(self, project: str, reviewer: str, limit: int) -> list[Review]:
@@ -103,8 +120,3 @@ class SqlDeskViews(DeskRows):
     def _placed(self, rows: Sequence[Row[Any]]) -> list[Placed]:
         votes = self._votes_among([row.pk for row in rows])
         return [Placed(row.pk, read_review(row, votes.get(row.pk, []))) for row in rows]
-
-
-def _held_by(project: str, reviewer: str) -> tuple[ColumnElement[bool], ...]:
-    mine = (_reviews.c.project == project, _reviews.c.claimed_by == reviewer)
-    return (*mine, _reviews.c.claimed_until > clock(), IS_OPEN, ALIVE)

@@ -5,7 +5,7 @@ Every end releases the check's reservation and charges its payer in the same tra
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Row, Select, func, select, update
@@ -24,6 +24,7 @@ from verifier_service.persistence.ledger import AccountKey, Movements, locked_ac
 
 _checks, _counters = tables.checks, tables.counters
 Late = tuple[Row[Any], Completion]  # a cancelled check, and what its attempt reports afterwards
+_AT_WORK = (CheckState.RUNNING, CheckState.WAITING_EXTERNAL)
 MAX_INTERRUPTIONS = 20
 STALE = "stale_completions"
 WORKER_LOST = Failure(
@@ -59,7 +60,8 @@ _HELD = ATTEMPT.where(sql(tables.RUNNING), _checks.c.lease_until >= 0.0)
 
 
 class Beyond(NamedTuple):
-    """Credits that an attempt took beyond its reservation, its row, and that of its history if there is."""
+    """Credits that an attempt, or people, took beyond the reservation, its row, and that of its history if
+    there is."""
 
     account: AccountKey
     credits: float
@@ -119,7 +121,7 @@ class Ends:
             }
         )
 
-        if credits > attempt.reserved and attempt.state == CheckState.RUNNING:
+        if credits > attempt.reserved and attempt.state in _AT_WORK:
             logged = next((one for one in self._history[-1:] if one["check_pk"] == attempt.pk), None)
             key = (attempt.payer, attempt.account)
             self._beyond.append(Beyond(key, credits - attempt.reserved, self._rows[-1], logged))
@@ -240,6 +242,10 @@ class Endings:
         end = AttemptEnd(state.value)
         ends.add(attempt, state, end=end, evidence=evidence, failure=failure, cost=cost, credits=credits)
         return ends.write() == [pk]
+
+    def waiting(self, pks: Collection[int]) -> list[int]:
+        held = self._attempts(pks)
+        return [pk for pk, attempt in held.items() if attempt.state == CheckState.WAITING_EXTERNAL]
 
     def answer(self, found: Mapping[int, Evidence]) -> set[int]:
         ends, done = Ends(self._db), CheckState.SUCCEEDED

@@ -29,9 +29,11 @@ _COPIED = (
     "deadline",
     "lane",
     "precedence",
+    "escalate_at",
     "escalated_at",
 )
-_ABOUT_S = 900  # an instance is as old as the item it stands before, but not to the second
+_ABOUT_S = 900.0  # an instance is a little older than the item it stands before
+_LITTLE_S = 1.0  # as long as that is the oldest, which pages tell of
 
 
 class SqlGold:
@@ -80,10 +82,23 @@ class SqlGold:
         counted = more.values(taken=_turns.c.taken + 1).returning(_turns.c.taken)
         return int(self._db.connection.execute(counted).scalar_one()) - 1
 
-    def unseen(self, project: str, queue: str, reviewer: str) -> list[str]:
-        given = select(_reviews.c.pk).where(
-            _reviews.c.gold == _gold.c.pk, _reviews.c.assigned_to == reviewer
+    def taken(self, project: str, queue: str, reviewer: str) -> int:
+        found = select(_turns.c.taken).where(
+            _turns.c.project == project, _turns.c.queue == queue, _turns.c.reviewer == reviewer
         )
+        row = self._db.first(found)
+        return 0 if row is None else int(row.taken)
+
+    def seen(self, project: str, queue: str) -> dict[str, int]:
+        found = (
+            select(_reviews.c.dealt_to, func.count().label("n"))
+            .join(_gold, _gold.c.pk == _reviews.c.gold)
+            .where(_gold.c.project == project, _gold.c.queue == queue)
+        )
+        return {row.dealt_to: row.n for row in self._db.all(found.group_by(_reviews.c.dealt_to))}
+
+    def unseen(self, project: str, queue: str, reviewer: str) -> list[str]:
+        given = select(_reviews.c.pk).where(_reviews.c.gold == _gold.c.pk, _reviews.c.dealt_to == reviewer)
         found = select(_gold.c.id).where(
             _gold.c.project == project, _gold.c.queue == queue, sql(GOLD_IN_USE), ~given.exists()
         )
@@ -95,18 +110,44 @@ class SqlGold:
         own = {
             "id": made,
             "state": "open",
-            "shown": row.shown,
+            "shown": self._shown_like(row.shown, project, like),
             "gold": row.pk,
-            "assigned_to": reviewer,
+            "dealt_to": reviewer,
+            "created_at": self._a_little_older(project, like),
         }
-        made_at = _reviews.c.created_at - (1 + secrets.randbelow(_ABOUT_S * 1_000)) / 1_000
         alike = select(
             *(_reviews.c[name] for name in _COPIED),
-            made_at,
             *(literal(value, _reviews.c[name].type) for name, value in own.items()),
         ).where(_reviews.c.project == project, _reviews.c.id == like)
-        self._db.run(insert(_reviews).from_select([*_COPIED, "created_at", *own], alike))
+        self._db.run(insert(_reviews).from_select([*_COPIED, *own], alike))
         return made
+
+    def _a_little_older(self, project: str, like: str) -> float:
+        """A time between the making of an item and of the one before it that is open in its queue."""
+        this = select(_reviews.c.queue, _reviews.c.created_at)
+        row = self._db.connection.execute(
+            this.where(_reviews.c.project == project, _reviews.c.id == like)
+        ).one()
+        earlier = select(func.max(_reviews.c.created_at).label("at")).where(
+            _reviews.c.project == project,
+            _reviews.c.queue == row.queue,
+            _reviews.c.state == "open",
+            _reviews.c.created_at < row.created_at,
+        )
+        before = self._db.connection.execute(earlier).scalar_one()
+        apart = _LITTLE_S if before is None else min(_ABOUT_S, row.created_at - before)
+        return float(row.created_at - apart * (1 + secrets.randbelow(998)) / 1_000)
+
+    def _shown_like(self, shown: str, project: str, like: str) -> str:
+        """What is shown, with the ladder of the item that it stands before where none is given: by it pages
+        know what a candidate is, and without it a gold item is shown otherwise than the rest."""
+        told = json.loads(shown)
+        if told.get("ladder") is not None:
+            return shown
+        place = _reviews.c.project == project, _reviews.c.id == like
+        other = self._db.first(select(_reviews.c.shown).where(*place))
+        told["ladder"] = None if other is None else json.loads(other.shown).get("ladder")
+        return clean(canonical_json(told))
 
     def _row(self, project: str, id: str) -> Row[Any]:
         row = self._db.first(select(_gold).where(_gold.c.project == project, _gold.c.id == id))

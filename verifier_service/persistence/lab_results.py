@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Select, and_, func, or_, select
 
+from verifier_service.domain.digests import digest
 from verifier_service.domain.lab_results import (
     ImportLine,
     LabImport,
@@ -20,6 +22,7 @@ from verifier_service.domain.runs import Key
 from verifier_service.persistence import review_tables, tables
 from verifier_service.persistence.bulk import NOW, insert_new
 from verifier_service.persistence.database import Database, clean, clock, sql
+from verifier_service.persistence.desk_items import ALIVE, FREE
 from verifier_service.persistence.documents import dumped
 from verifier_service.persistence.lab_tables import lab_imports, lab_values, plate_maps
 from verifier_service.persistence.tenancy import moment
@@ -98,13 +101,50 @@ class SqlLabResults:
         return [*waiting, *self._targets(project, these, _ANSWERED)]
 
     def waiting(self, project: str, queue: str | None, limit: int) -> list[Target]:
+        of_desk = (_reviews.c.project == project, _reviews.c.check_pk.is_not(None))
+        oldest = select(_reviews.c.pk).where(*of_desk, sql(review_tables.OPEN))
+        if queue is not None:
+            oldest = oldest.where(_reviews.c.queue == queue)
+        # Items first, or Postgres joins all that is open with what it belongs to before it sorts.
+        chosen = oldest.order_by(_reviews.c.pk).limit(limit).cte("chosen")
+        found = _TARGETS.join(chosen, chosen.c.pk == _reviews.c.pk).where(_cases.c.pk == _FIRST)
+        rows = self._db.all(found.order_by(_reviews.c.pk, _cases.c.pk))
+        return [_target(row) for row in rows]
+
+    def answerable(
+        self, project: str, queue: str | None, limit: int, *, after: str | None = None, person: str | None
+    ) -> list[Target]:
         found = _TARGETS.where(
-            _reviews.c.project == project, sql(f"reviews.{review_tables.OPEN}"), _cases.c.pk == _FIRST
+            _reviews.c.project == project,
+            sql(f"reviews.{review_tables.OPEN}"),
+            _cases.c.pk == _FIRST,
+            FREE,
+            ALIVE,
+            _reviews.c.approvals == 1,
         )
         if queue is not None:
             found = found.where(_reviews.c.queue == queue)
-        rows = self._db.all(found.order_by(_reviews.c.pk, _cases.c.pk).limit(limit))
+        if person is not None:
+            found = found.where(~_submitted(_OTHERS.c.check_pk == _reviews.c.check_pk, person).exists())
+        if after is not None:
+            last = select(_reviews.c.pk).where(_reviews.c.project == project, _reviews.c.id == after)
+            found = found.where(_reviews.c.pk > last.scalar_subquery())
+        rows = self._db.all(found.order_by(_reviews.c.pk).limit(limit))
         return [_target(row) for row in rows]
+
+    def submitted_by(self, checks: Collection[int], person: str) -> set[int]:
+        these = self._db.among(_OTHERS.c.check_pk, sorted(checks))
+        return {row.check_pk for row in self._db.all(_submitted(these, person).distinct())}
+
+    def gold_items(self, project: str, reviews: Collection[str]) -> list[Target]:
+        these = self._db.among(_reviews.c.id, sorted(reviews))
+        found = _GOLD.where(_reviews.c.project == project, these, _SHOWN)
+        return [_gold_target(row) for row in self._db.all(found.order_by(_reviews.c.pk))]
+
+    def gold_showing(self, project: str, candidates: Collection[str]) -> list[Target]:
+        found = _GOLD.where(_reviews.c.project == project, sql(f"reviews.{review_tables.OPEN}"))
+        open_ones = self._db.all(found.order_by(_reviews.c.pk).limit(MAX_GOLD))
+        return [one for one in map(_gold_target, open_ones) if one.canonical in candidates]
 
     def known_reviews(self, project: str, reviews: Collection[str]) -> set[str]:
         these = self._db.among(_reviews.c.id, sorted(reviews))
@@ -159,7 +199,7 @@ _LATEST = (
     .limit(1)
     .scalar_subquery()
 )
-_OTHERS = _demands.alias()
+_OTHERS, _OWN = _demands.alias(), _cases.alias()
 _FIRST = (
     select(func.min(_OTHERS.c.trajectory))
     .where(_OTHERS.c.check_pk == _checks.c.pk, _OTHERS.c.state.in_(["requested", "satisfied"]))
@@ -168,6 +208,7 @@ _FIRST = (
 _TARGETS: Select[Any] = (
     select(
         _reviews.c.id.label("review"),
+        _reviews.c.queue,
         _reviews.c.state,
         _reviews.c.claimed_until,
         _reviews.c.deadline,
@@ -190,6 +231,8 @@ _TARGETS: Select[Any] = (
     .join(_cases, _cases.c.pk == _demands.c.trajectory)
     .join(_runs, _runs.c.pk == _cases.c.run)
 )
+_GOLD: Select[Any] = select(_reviews, clock().label("now")).where(sql(f"reviews.{review_tables.GOLD}"))
+MAX_GOLD = 2_000  # open gold items that are looked through for a candidate
 _EFFECTIVE = _reviews.c.state == ReviewState.EFFECTIVE.value
 _SHOWN = or_(_reviews.c.state.in_(_PENDING), _EFFECTIVE)
 _ANSWERED = and_(_EFFECTIVE, select(lab_values.c.pk).where(lab_values.c.check_pk == _checks.c.pk).exists())
@@ -198,6 +241,7 @@ _ANSWERED = and_(_EFFECTIVE, select(lab_values.c.pk).where(lab_values.c.check_pk
 def _target(row: Row[Any]) -> Target:
     return Target(
         review=row.review,
+        queue=row.queue,
         check=row.check_pk,
         key=row.key,
         verifier=row.verifier,
@@ -214,6 +258,43 @@ def _target(row: Row[Any]) -> Target:
         deadline=row.deadline,
         retracted=row.retraction is not None,
         latest=None if row.latest is None else LabValue.model_validate_json(row.latest),
+    )
+
+
+def _gold_target(row: Row[Any]) -> Target:
+    """A gold item, with the looks of the item that it imitates: while that would wait for further votes, it
+    does."""
+    shown = json.loads(row.shown)
+    candidate = shown.get("candidate")
+    veiled = row.state == ReviewState.DECIDED and row.approvals > 1
+    return Target(
+        review=row.id,
+        queue=row.queue,
+        check=-row.pk,
+        key=digest("check", row.id),
+        verifier="",
+        state=ReviewState.OPEN.value if veiled else row.state,
+        claimed=row.claimed_until is not None and row.claimed_until > row.now,
+        expired=row.deadline is not None and row.deadline <= row.now,
+        approvals=row.approvals,
+        run="",
+        trajectory="",
+        pk=0,
+        canonical=candidate if isinstance(candidate, str) else None,
+        ladder=shown.get("ladder") or "",
+        ladder_version=0,
+        deadline=row.deadline,
+        retracted=False,
+        latest=None,
+    )
+
+
+def _submitted(checks: ColumnElement[bool], person: str) -> Select[Any]:
+    """Checks that are, or were, wanted for what this person submitted."""
+    return (
+        select(_OTHERS.c.check_pk)
+        .join(_OWN, _OWN.c.pk == _OTHERS.c.trajectory)
+        .where(checks, _OTHERS.c.state.in_(["requested", "satisfied"]), _OWN.c.submitter == person)
     )
 
 

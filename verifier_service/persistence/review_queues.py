@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Row, func, select
+from sqlalchemy import ColumnElement, Row, Select, and_, func, select
 
 from verifier_service.domain.errors import Contended, NotFound
 from verifier_service.domain.review_queues import Queue, QueueSpec, plain
@@ -64,21 +64,27 @@ class SqlReviewQueues:
         return _queue(row)
 
     def of_project(self, project: str) -> Sequence[Queue]:
-        newest = (
-            select(_queues.c.name, func.max(_queues.c.version).label("version"))
-            .where(_queues.c.project == project)
-            .group_by(_queues.c.name)
-            .subquery()
-        )
-        found = select(_queues).join(
-            newest, (newest.c.name == _queues.c.name) & (newest.c.version == _queues.c.version)
-        )
-        rows = self._db.all(found.where(_queues.c.project == project).order_by(_queues.c.name))
-        return [_queue(row) for row in rows]
+        found = _newest([_queues.c.project == project])
+        return [_queue(row) for row in self._db.all(found.order_by(_queues.c.name))]
+
+    def approvals(self, projects: Collection[str] | None = None) -> dict[tuple[str, str], int]:
+        among = [] if projects is None else [_queues.c.project.in_(sorted(projects))]
+        newest = [(row.project, _queue(row).spec) for row in self._db.all(_newest(among))]
+        return {(project, spec.name): spec.approvals for project, spec in newest if spec.approvals > 1}
 
     def _latest(self, project: str, name: str) -> Row[Any] | None:
         mine = select(_queues).where(_queues.c.project == project, _queues.c.name == name)
         return self._db.first(mine.order_by(_queues.c.version.desc()).limit(1))
+
+
+def _newest(among: Sequence[ColumnElement[bool]]) -> Select[Any]:
+    """The latest version of each queue."""
+    last = select(_queues.c.project, _queues.c.name, func.max(_queues.c.version).label("version"))
+    newest = last.where(*among).group_by(_queues.c.project, _queues.c.name).subquery()
+    return select(_queues).join(
+        newest,
+        and_(*(newest.c[name] == _queues.c[name] for name in ("project", "name", "version"))),
+    )
 
 
 def _queue(row: Row[Any]) -> Queue:

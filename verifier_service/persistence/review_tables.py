@@ -51,6 +51,8 @@ reviews = Table(
     Column("shown", Text, nullable=False),
     Column("claimed_by", Text),
     Column("claimed_until", Double),
+    # When the claim began, however often it was renewed.
+    Column("claimed_at", Double),
     Column("effective_at", Double),
     # Frozen when the item was made; version 0 is the plain queue.
     Column("queue_version", Integer, nullable=False, server_default=text("0")),
@@ -65,7 +67,12 @@ reviews = Table(
     Column("assigned_to", Text),
     Column("assigned_until", Double),
     Column("gold", BigInteger, ForeignKey("gold_items.pk")),
+    # Of an instance of a gold item: the only person it is offered to.
+    Column("dealt_to", Text),
     Column("retracted_at", Double),
+    # What a vote that does not say takes, and credits per second: what votes cost, however the item ends.
+    Column("typical_s", Double, nullable=False, server_default=text("0")),
+    Column("second_price", Double, nullable=False, server_default=text("0")),
     Column("created_at", Double, nullable=False),
     CheckConstraint("state IN ('open', 'decided', 'effective', 'expired', 'cancelled')", name="state"),
     CheckConstraint("approvals >= 1", name="approvals"),
@@ -79,6 +86,12 @@ OPEN = "state = 'open'"
 # Lists by key, of all queues and of one, whatever the state.
 Index("ix_reviews_listed", reviews.c.project, reviews.c.state, reviews.c.pk)
 Index("ix_reviews_listed_of_queue", reviews.c.project, reviews.c.queue, reviews.c.state, reviews.c.pk)
+# The same, by age: what reviewers see tells nothing of the order in which rows were made.
+Index("ix_reviews_aged", reviews.c.project, reviews.c.state, reviews.c.created_at, reviews.c.id)
+Index(
+    "ix_reviews_aged_of_queue",
+    *(reviews.c[name] for name in ("project", "queue", "state", "created_at", "id")),
+)
 CLAIMED = "claimed_by IS NOT NULL"
 where_index("ix_reviews_claimed", ["project", "claimed_by", "claimed_until"], reviews, CLAIMED)
 DISPUTED = "disputed"
@@ -96,7 +109,9 @@ AGEING = "state = 'open' AND escalate_at IS NOT NULL AND escalated_at IS NULL"
 where_index("ix_reviews_ageing", ["escalate_at"], reviews, AGEING)
 ENDED = "state = 'effective'"
 GOLD = "gold IS NOT NULL"
-where_index("uq_reviews_gold", ["gold", "assigned_to"], reviews, GOLD, unique=True)
+where_index("uq_reviews_gold", ["gold", "dealt_to"], reviews, GOLD, unique=True)
+DEALT = "state = 'open' AND dealt_to IS NOT NULL"
+where_index("ix_reviews_dealt", ["project", "dealt_to", "lane", "precedence", "pk"], reviews, DEALT)
 
 votes = Table(
     "votes",
@@ -121,7 +136,8 @@ review_skips = Table(
     Column("reviewer", Text, primary_key=True),
 )
 
-# How many items a reviewer was offered in a queue: what the draw of gold items counts by.
+# How many items a reviewer was offered in a queue: what the draw of gold items counts by. The row of the
+# queue without a name is locked by whoever claims for the reviewer, and tells that they have.
 review_turns = Table(
     "review_turns",
     metadata,
@@ -157,4 +173,5 @@ review_events = Table(
     Column("detail", Text),
     Index("ix_review_events_project", "project", "pk"),
     Index("ix_review_events_review", "review", "pk"),
+    Index("ix_review_events_actor", "project", "actor", "pk"),
 )

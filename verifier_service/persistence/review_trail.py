@@ -47,9 +47,14 @@ class SqlReviewTrail:
 
     def has_opened(self, review: str, actor: str) -> bool:
         """Whether somebody has looked at an item, or claimed it, which shows it."""
+        return self.first_seen(review, actor) is not None
+
+    def first_seen(self, review: str, actor: str) -> float | None:
+        """When somebody first looked at an item or claimed it."""
         looks = _events.c.kind.in_([Act.OPENED.value, Act.CLAIMED.value])
-        found = select(_events.c.pk).where(_events.c.review == review, _events.c.actor == actor, looks)
-        return self._db.first(found.limit(1)) is not None
+        found = select(_events.c.at).where(_events.c.review == review, _events.c.actor == actor, looks)
+        row = self._db.first(found.order_by(_events.c.pk).limit(1))
+        return None if row is None else float(row.at)
 
     def page(
         self,
@@ -60,12 +65,16 @@ class SqlReviewTrail:
         queue: str | None = None,
         review: str | None = None,
         actor: str | None = None,
+        before: int | None = None,
     ) -> list[ReviewEvent]:
         found = select(_events).where(_events.c.project == project, _events.c.pk > after)
+        if before is not None:
+            found = found.where(_events.c.pk < before)
         wanted = ((_events.c.queue, queue), (_events.c.review, review), (_events.c.actor, actor))
         for column, value in wanted:
             if value is not None:
                 found = found.where(column == value)
+        order = _events.c.pk if before is None else _events.c.pk.desc()
         return [
             ReviewEvent(
                 seq=row.pk,
@@ -77,5 +86,5 @@ class SqlReviewTrail:
                 review=row.review,
                 detail=json.loads(row.detail) if row.detail else {},
             )
-            for row in self._db.all(found.order_by(_events.c.pk).limit(limit))
+            for row in self._db.all(found.order_by(order).limit(limit))
         ]

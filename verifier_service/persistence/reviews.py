@@ -5,20 +5,17 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, delete, insert, select, update
+from sqlalchemy import ColumnElement, Row, Select, delete, insert, literal, select, tuple_, update
 
 from verifier_service.domain.errors import Conflict
-from verifier_service.domain.ports.reviews import Frame, Offer
-from verifier_service.domain.review_queues import CLAIM_MINUTES
+from verifier_service.domain.ports.reviews import Frame, InHand, Offer
+from verifier_service.domain.review_queues import CLAIM_HOURS, CLAIM_MINUTES
 from verifier_service.domain.review_trail import SERVICE, Act
 from verifier_service.domain.review_votes import tally
 from verifier_service.domain.reviews import Review, ReviewDecision, ReviewState
 from verifier_service.persistence import review_tables, tables
 from verifier_service.persistence.database import clock, sql
 from verifier_service.persistence.desk_items import (
-    ALIVE,
-    FREE,
-    IS_OPEN,
     ITEMS,
     KEPT,
     claimed_now,
@@ -28,15 +25,18 @@ from verifier_service.persistence.desk_items import (
     same_decision,
 )
 from verifier_service.persistence.desk_lead import Leading
-from verifier_service.persistence.desk_rows import own_demands
+from verifier_service.persistence.desk_rows import held_by, kept_for, open_to
 from verifier_service.persistence.documents import dumped
 from verifier_service.persistence.gold import ID_BYTES
 
 _reviews, _votes, _skips = review_tables.reviews, review_tables.votes, review_tables.review_skips
-_checks, _demands, _cases = tables.checks, tables.demands, tables.trajectories
+_turns, _checks = review_tables.review_turns, tables.checks
 _OPEN, _DECIDED = ReviewState.OPEN.value, ReviewState.DECIDED.value
 KEPT_HOURS = 24.0
+MOST_IN_HAND = 2_000
 _ORDER = (_reviews.c.lane, _reviews.c.precedence, _reviews.c.pk)
+_AGE = (_reviews.c.created_at, _reviews.c.id)
+_OF_ALL = ""  # the row of a reviewer's turns that stands for all queues
 
 
 class SqlReviews(Leading):
@@ -58,6 +58,8 @@ class SqlReviews(Leading):
         blind: bool = False,
         minutes: float | None = None,
         escalate_after_s: float | None = None,
+        typical_s: float = 0.0,
+        second_price: float = 0.0,
     ) -> str:
         """Idempotent while the check's item is pending; a check that is sent again gets a new one."""
         value = select(_checks.c.precedence).where(_checks.c.pk == check).scalar_subquery()
@@ -75,6 +77,8 @@ class SqlReviews(Leading):
             "minutes": minutes,
             "precedence": value,
             "escalate_at": None if escalate_after_s is None else clock() + escalate_after_s,
+            "typical_s": typical_s,
+            "second_price": second_price,
             "created_at": clock(),
         }
         made = self._db.insert_new(_reviews).values(values).returning(_reviews.c.id)
@@ -106,13 +110,17 @@ class SqlReviews(Leading):
         state: str | None,
         limit: int,
         assigned_to: str | None = None,
+        after: str | None = None,
     ) -> list[Review]:
-        kept: tuple[ColumnElement[bool], ...] = ()
+        only: list[ColumnElement[bool]] = []
         if assigned_to is not None:
-            kept = (_reviews.c.assigned_to == assigned_to, _reviews.c.gold.is_(None), KEPT)
-        chosen = places(project, queue, state, limit, *kept).subquery()
+            only.append(kept_for(assigned_to))
+        if after is not None:
+            last = self._row(project, after)
+            only.append(tuple_(*_AGE) > tuple_(literal(last.created_at), literal(last.id)))
+        chosen = places(project, queue, state, limit, *only, by=_AGE).subquery()
         found = ITEMS.join(chosen, chosen.c.pk == _reviews.c.pk)
-        return self._read_all(self._db.all(found.order_by(_reviews.c.pk)))
+        return self._read_all(self._db.all(found.order_by(*_AGE)))
 
     def next(self, project: str, *, reviewer: str, queue: str | None) -> Offer | None:
         row = self._offered(project, reviewer, queue)
@@ -146,13 +154,36 @@ class SqlReviews(Leading):
         held = claimed_now(row) and row.claimed_by == reviewer
         if row.claimed_by not in (None, reviewer):
             self._note(row, Act.LAPSED, row.claimed_by)
-        self._hold(row, reviewer, minutes)
+        self._hold(row, reviewer, minutes, since=row.claimed_at if held else None)
         self._note(row, Act.RENEWED if held else Act.CLAIMED, reviewer)
         return self.get(project, row.id)
 
+    def in_hand(self, project: str, reviewer: str) -> InHand:
+        who = {"project": project, "queue": _OF_ALL, "reviewer": reviewer}
+        self._db.run(self._db.insert_new(_turns).values(**who, taken=0))
+        this = select(_turns.c.taken).where(*(_turns.c[name] == value for name, value in who.items()))
+        self._db.all(self._db.locked(this))
+        held = select(_reviews.c.id).where(*held_by(project, reviewer))
+        kept = select(_reviews.c.id).where(
+            _reviews.c.project == project, sql(f"reviews.{review_tables.ASSIGNED}"), kept_for(reviewer)
+        )
+        found = (self._db.all(one.limit(MOST_IN_HAND)) for one in (held, kept))
+        return InHand(*(frozenset(row.id for row in rows) for rows in found))
+
+    def known(self, project: str, reviewer: str) -> bool:
+        claimed = select(_turns.c.taken).where(
+            _turns.c.project == project, _turns.c.queue == _OF_ALL, _turns.c.reviewer == reviewer
+        )
+        voted = (
+            select(_votes.c.review)
+            .join(_reviews, _reviews.c.pk == _votes.c.review)
+            .where(_votes.c.reviewer == reviewer, _reviews.c.project == project)
+        )
+        return any(self._db.first(one.limit(1)) is not None for one in (claimed, voted))
+
     def renew(self, project: str, review: str, reviewer: str, minutes: float | None) -> Review:
         row = self._held(project, review, reviewer)
-        self._hold(row, reviewer, minutes)
+        self._hold(row, reviewer, minutes, since=row.claimed_at)
         self._note(row, Act.RENEWED, reviewer)
         return self.get(project, review)
 
@@ -172,15 +203,22 @@ class SqlReviews(Leading):
             "reviewer": reviewer,
             "verdict": decision.verdict,
             "decision": dumped(decision),
-            "human_s": decision.human_s or 0.0,
+            "human_s": self._seconds(row, decision),
             "decided_at": row.now,
             "effective_at": row.now + grace_s,
         }
         self._db.run(insert(_votes).values(values))
         said = decision.model_dump(mode="json", exclude={"reviewer"}, exclude_defaults=True)
         self._note(row, Act.VOTED, reviewer, {"verdict": decision.verdict, **said})
-        self._recount(row, effective_at=row.now + grace_s)
+        self._recount(row, reviewer, effective_at=row.now + grace_s)
         return self.get(project, review), True
+
+    def _seconds(self, row: Row[Any], decision: ReviewDecision) -> float:
+        """What a vote says it took, but not longer than since its author first saw the item or, for work
+        done elsewhere, than one claim lasts."""
+        seen_at = self._trail.first_seen(row.id, decision.reviewer)
+        seen = 0.0 if seen_at is None else row.now - seen_at
+        return min(decision.human_s or 0.0, max(seen, (row.minutes or CLAIM_MINUTES) * 60.0))
 
     def release(self, project: str, review: str, reviewer: str) -> Review:
         row = self._row(project, review, lock=True)
@@ -194,7 +232,7 @@ class SqlReviews(Leading):
         this = (_votes.c.review == row.pk, _votes.c.reviewer == reviewer)
         self._db.run(delete(_votes).where(*this))
         self._note(row, Act.UNDONE, reviewer, {"verdict": vote.verdict})
-        self._recount(row, effective_at=row.effective_at)
+        self._recount(row, reviewer, effective_at=row.effective_at)
         return self.get(project, review)
 
     def skip(self, project: str, review: str, reviewer: str, reason: str, whom: str) -> Review:
@@ -202,12 +240,9 @@ class SqlReviews(Leading):
         if whom == "me":
             self._db.run(self._db.insert_new(_skips).values(review=row.pk, reviewer=reviewer))
         self._free(row)
-        if row.gold is None:
-            kept = update(_reviews).where(_reviews.c.pk == row.pk)
-            until = clock() + KEPT_HOURS * 3600.0 if whom == "others" else None
-            self._db.run(
-                kept.values(assigned_to=reviewer if until is not None else None, assigned_until=until)
-            )
+        kept = update(_reviews).where(_reviews.c.pk == row.pk)
+        until = clock() + KEPT_HOURS * 3600.0 if whom == "others" else None
+        self._db.run(kept.values(assigned_to=reviewer if until is not None else None, assigned_until=until))
         self._note(row, Act.SKIPPED, reviewer, {"for": whom, "reason": reason})
         return self.get(project, review)
 
@@ -217,62 +252,55 @@ class SqlReviews(Leading):
         require_held(row, reviewer, self._trail.has_opened)
         return row
 
-    def _hold(self, row: Row[Any], reviewer: str, minutes: float | None) -> None:
-        lasts = minutes if minutes is not None else row.minutes or CLAIM_MINUTES
+    def _hold(self, row: Row[Any], reviewer: str, minutes: float | None, *, since: float | None) -> None:
+        """From now, for at most as long as the queue says, and no longer than a day from the claim."""
+        most = row.minutes or CLAIM_MINUTES
+        lasts = most if minutes is None else min(minutes, most)
+        began = row.now if since is None else since
+        until = min(row.now + lasts * 60.0, began + CLAIM_HOURS * 3600.0)
         held = update(_reviews).where(_reviews.c.pk == row.pk)
-        self._db.run(held.values(claimed_by=reviewer, claimed_until=clock() + lasts * 60.0))
+        self._db.run(held.values(claimed_by=reviewer, claimed_until=until, claimed_at=began))
 
     def _free(self, row: Row[Any]) -> None:
         freed = update(_reviews).where(_reviews.c.pk == row.pk)
         self._db.run(freed.values(claimed_by=None, claimed_until=None))
 
     def _offered(self, project: str, reviewer: str, queue: str | None) -> Row[Any] | None:
-        """The best free item; items that others are claiming right now are skipped."""
-        voted = select(_votes.c.review).where(
-            _votes.c.review == _reviews.c.pk, _votes.c.reviewer == reviewer
-        )
-        put_aside = select(_skips.c.review).where(
-            _skips.c.review == _reviews.c.pk, _skips.c.reviewer == reviewer
-        )
-        own = own_demands(reviewer).where(_demands.c.check_pk == _reviews.c.check_pk)
-        found = ITEMS.where(
-            _reviews.c.project == project,
-            IS_OPEN,
-            FREE,
-            ALIVE,
-            ~voted.exists(),
-            ~put_aside.exists(),
-            ~own.exists(),
-        )
+        """The best free item; items that others are claiming right now are skipped. An instance of a gold
+        item goes before what is of the same value, as when it was dealt."""
+        found = ITEMS.where(_reviews.c.project == project, open_to(reviewer))
         if queue is not None:
             found = found.where(_reviews.c.queue == queue)
-        mine = found.where(
-            sql(f"reviews.{review_tables.ASSIGNED}"), _reviews.c.assigned_to == reviewer, KEPT
-        )
-        for choice in (mine, found.where(~KEPT)):
-            best = choice.order_by(*_ORDER).limit(1)
-            row = self._db.first(self._db.locked(best, of=_reviews, skip=True))
-            if row is not None:
-                return row
-        return None
+        mine = self._best(found.where(sql(f"reviews.{review_tables.ASSIGNED}"), kept_for(reviewer)))
+        if mine is not None:
+            return mine
+        dealt = found.where(sql(f"reviews.{review_tables.DEALT}"), _reviews.c.dealt_to == reviewer, ~KEPT)
+        others = found.where(_reviews.c.dealt_to.is_(None), ~KEPT)
+        best = [row for row in (self._best(dealt), self._best(others)) if row is not None]
+        return min(best, key=lambda row: (row.lane, row.precedence), default=None)
 
-    def _recount(self, row: Row[Any], *, effective_at: float | None) -> None:
-        """Judge the votes with the item locked, so that simultaneous ones are all seen."""
+    def _best(self, choice: Select[Any]) -> Row[Any] | None:
+        best = choice.order_by(*_ORDER).limit(1)
+        return self._db.first(self._db.locked(best, of=_reviews, skip=True))
+
+    def _recount(self, row: Row[Any], reviewer: str, *, effective_at: float | None) -> None:
+        """Judge the votes with the item locked, so that simultaneous ones are all seen. The claim of
+        whoever voted or took a vote back ends; another's goes on."""
         votes = self._db.all(_votes_of(row.pk))
         needed = row.approvals if row.gold is None else 1
         now = tally([vote.verdict for vote in votes], needed)
         if now.state == "disputed" and not row.disputed:
             self._note(row, Act.DISPUTED, SERVICE)
         judged = update(_reviews).where(_reviews.c.pk == row.pk)
-        if row.gold is None and row.assigned_to in {vote.reviewer for vote in votes}:
+        if row.assigned_to in {vote.reviewer for vote in votes}:
             judged = judged.values(assigned_to=None, assigned_until=None)
+        if row.claimed_by == reviewer:
+            judged = judged.values(claimed_by=None, claimed_until=None)
         self._db.run(
             judged.values(
                 state=_DECIDED if now.state == "decided" else _OPEN,
                 disputed=now.state == "disputed",
                 effective_at=effective_at if now.state == "decided" else None,
-                claimed_by=None,
-                claimed_until=None,
             )
         )
 

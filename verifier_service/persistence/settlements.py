@@ -138,6 +138,19 @@ class SqlSettlements:
                 known.append(Question(row.kind, tuple(json.loads(row.outcomes))))
         return found
 
+    def forecast_by(self, project: str, events: Collection[str], person: str) -> set[str]:
+        found = (
+            select(event_waits.c.event)
+            .join(_demands, _demands.c.check_pk == event_waits.c.check_pk)
+            .join(_cases, _cases.c.pk == _demands.c.trajectory)
+            .where(
+                event_waits.c.project == project,
+                self._db.among(event_waits.c.event, sorted(events)),
+                _cases.c.submitter == person,
+            )
+        )
+        return {row.event for row in self._db.all(found.distinct())}
+
     def due(self, limit: int) -> list[Due]:
         found = select(events_due).order_by(events_due.c.pk).limit(limit)
         return [Due(row.project, row.event, row.token) for row in self._db.all(found)]

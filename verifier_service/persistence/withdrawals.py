@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import Row, select, update
+from sqlalchemy import Row, case, func, select, update
 
+from verifier_service.domain.evidence import Cost
 from verifier_service.domain.history import AttemptEnd
 from verifier_service.domain.review_trail import SERVICE, Act
+from verifier_service.domain.reviews import ReviewState
 from verifier_service.domain.runs import Account
 from verifier_service.domain.states import CheckState
 from verifier_service.persistence import review_tables, tables
@@ -20,7 +22,20 @@ from verifier_service.persistence.endings import ATTEMPT, Ends
 from verifier_service.persistence.ledger import AccountKey, Movements, locked_accounts
 from verifier_service.persistence.review_trail import SqlReviewTrail
 
-_checks, _demands, _reviews = tables.checks, tables.demands, review_tables.reviews
+_checks, _demands = tables.checks, tables.demands
+_reviews, _votes = review_tables.reviews, review_tables.votes
+_WAITING = CheckState.WAITING_EXTERNAL.value
+
+
+class _Taken(NamedTuple):
+    """Seconds of people, and their credits."""
+
+    human_s: float
+    credits: float
+
+
+_ACTS = {ReviewState.EXPIRED: Act.EXPIRED, ReviewState.CANCELLED: Act.CANCELLED}
+_NOTHING = _Taken(0.0, 0.0)
 
 
 class Withdrawals:
@@ -28,34 +43,55 @@ class Withdrawals:
 
     _db: Database
 
-    def withdraw(self, pks: Collection[int]) -> list[int]:
+    def withdraw(self, pks: Collection[int], *, expired: bool = False) -> list[int]:
         """A payer that left passes a running check's reservation on. If no other run's budget covers
         it, the reservation stays where it is: the attempt was started within that budget."""
         these = ATTEMPT.where(self._db.among(_checks.c.pk, ordered(pks)), sql(tables.LIVE))
         attempts = self._db.all(self._db.locked(these.order_by(_checks.c.pk)))
         runs = self._wanting_runs([attempt.pk for attempt in attempts])
+        cast = self._votes_of([attempt.pk for attempt in attempts if attempt.state == _WAITING])
         ends, orphans = Ends(self._db), []
         for attempt in attempts:
             wanting = runs.get(attempt.pk, [])
             if not wanting:
-                ends.add(attempt, CheckState.CANCELLED, end=AttemptEnd.CANCELLED)
+                taken = cast.get(attempt.pk, _NOTHING)
+                cost = Cost(human_s=taken.human_s) if taken.human_s else None
+                end = AttemptEnd.CANCELLED
+                ends.add(attempt, CheckState.CANCELLED, end=end, cost=cost, credits=taken.credits)
             elif attempt.payer not in wanting:
                 orphans.append((attempt, wanting))
         cancelled = ends.write()
-        self._clear_desk(cancelled)
+        self._clear_desk(cancelled, ReviewState.EXPIRED if expired else ReviewState.CANCELLED)
         self._pass_on(orphans)
         return cancelled
 
-    def _clear_desk(self, cancelled: Sequence[int]) -> None:
+    def _votes_of(self, waiting: Sequence[int]) -> dict[int, _Taken]:
+        """What the votes that stand took, by check: people are paid whether or not their votes count."""
+        if not waiting:
+            return {}
+        said = case((_votes.c.human_s > 0, _votes.c.human_s), else_=_reviews.c.typical_s)
+        found = (
+            select(
+                _reviews.c.check_pk,
+                func.sum(said).label("human_s"),
+                func.sum(said * _reviews.c.second_price).label("credits"),
+            )
+            .join(_votes, _votes.c.review == _reviews.c.pk)
+            .where(self._db.among(_reviews.c.check_pk, ordered(waiting)), sql(review_tables.PENDING))
+            .group_by(_reviews.c.check_pk)
+        )
+        return {row.check_pk: _Taken(row.human_s, row.credits) for row in self._db.all(found)}
+
+    def _clear_desk(self, cancelled: Sequence[int], state: ReviewState) -> None:
         """Nobody should work on an item that nobody wants any more."""
         if cancelled:
             pending = update(_reviews).where(
                 self._db.among(_reviews.c.check_pk, cancelled), sql(review_tables.PENDING)
             )
-            closed = pending.values(state="cancelled", claimed_by=None, claimed_until=None)
+            closed = pending.values(state=state.value, claimed_by=None, claimed_until=None)
             trail = SqlReviewTrail(self._db)
             for row in self._db.all(closed.returning(*TOLD)):
-                trail.note(row.project, Act.CANCELLED, SERVICE, queue=row.queue, review=row.id)
+                trail.note(row.project, _ACTS[state], SERVICE, queue=row.queue, review=row.id)
 
     def _wanting_runs(self, pks: Collection[int]) -> dict[int, list[int]]:
         """Runs with a requested demand, per check, the earliest demand first."""

@@ -179,7 +179,9 @@ def _view(tx: Transaction, stored: Run, cases: Sequence[Case], now: float) -> Ru
 def _quotes(tx: Transaction, catalog: Catalog, minds: Minds, stored: Run, cases: Sequence[Case]) -> Quotes:
     """Prices for these cases. What they cost depends on their size: bodies are read where nothing else says
     it. Where credits are limited, what is known of a candidate already costs nothing."""
-    pricing = Pricing(catalog, minds.tariff, minds.costs, tx.costs.fits())
+    people = any(case.ladder.rungs_of(Tier.LAB) for case in cases)
+    approvals = tx.queues.approvals([stored.project]) if people else {}
+    pricing = Pricing(catalog, minds.tariff, minds.costs, tx.costs.fits(), approvals)
     asking = [case for case in cases if pricing.needs_body(case)]
     turns = any(case.ladder.spec.candidate.from_ == "last_turn" for case in asking)
     bodies = tx.trajectories.bodies({case.standing.pk for case in asking}, turns=turns) if asking else {}

@@ -27,9 +27,9 @@ from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.policy import Tariff
 from verifier_service.domain.ports.reviews import Offer
 from verifier_service.domain.ports.store import Transaction
-from verifier_service.domain.review_queues import require_fit, require_unit
+from verifier_service.domain.review_queues import MOST_HELD, queue_of, require_fit, require_unit
 from verifier_service.domain.review_votes import tally
-from verifier_service.domain.reviewer_error import Noise, doubt_of, grades, noise_of, with_noise
+from verifier_service.domain.reviewer_error import COUNTED, Noise, doubt_of, grades, noise_of, with_noise
 from verifier_service.domain.reviews import (
     ClaimRequest,
     Review,
@@ -43,10 +43,6 @@ from verifier_service.domain.states import CheckState
 
 log = logging.getLogger(__name__)
 
-DEFAULT_QUEUE = "default"
-
-
-COUNTED = 500  # latest items of a queue that its people's noise is taken from
 NOT_JUDGEABLE = "not_judgeable"
 Whom = Literal["me", "others", "back"]
 
@@ -67,7 +63,7 @@ class Decided:
     created: bool
 
 
-def open_review(tx: Transaction, owner: str, claim: Claim) -> bool:
+def open_review(tx: Transaction, catalog: Catalog, tariff: Tariff, owner: str, claim: Claim) -> bool:
     """Put a claimed external check on the desk, with all that its case knows, references excepted."""
     if not tx.checks.wait_external(owner, claim.pk, claim.fence):
         return False
@@ -78,7 +74,7 @@ def open_review(tx: Transaction, owner: str, claim: Claim) -> bool:
     if cases:
         body = tx.trajectories.bodies(pks[:1])[pks[0]]
         shown = _shown(cases[0], body)
-    queue = tx.queues.latest(claim.project, str(claim.params.get("queue", DEFAULT_QUEUE)))
+    queue = tx.queues.latest(claim.project, queue_of(claim.params))
     approvals = claim.params.get("approvals")
     tx.reviews.open(
         claim.project,
@@ -91,6 +87,8 @@ def open_review(tx: Transaction, owner: str, claim: Claim) -> bool:
         blind=queue.spec.blind,
         minutes=queue.spec.minutes,
         escalate_after_s=queue.spec.escalate_after_s,
+        typical_s=catalog.verifier(claim.verifier).typical_human_s,
+        second_price=tariff.credits(Cost(human_s=1.0)),
     )
     return True
 
@@ -130,9 +128,12 @@ def listed_for(
     state: str | None,
     limit: int,
     assigned_to: str | None = None,
+    after: str | None = None,
 ) -> list[Review]:
     """Items on the desk as a reviewer, or somebody without a name, may see them."""
-    found = tx.reviews.listed(project, queue=queue, state=state, limit=limit, assigned_to=assigned_to)
+    found = tx.reviews.listed(
+        project, queue=queue, state=state, limit=limit, assigned_to=assigned_to, after=after
+    )
     return [_shown_to(tx, item, reviewer) for item in found]
 
 
@@ -143,13 +144,19 @@ def open_item(tx: Transaction, project: str, review: str, reviewer: str | None) 
     return _shown_to(tx, tx.reviews.get(project, review), reviewer)
 
 
-def claim_review(tx: Transaction, project: str, request: ClaimRequest) -> Review | None:
+def claim_review(
+    tx: Transaction, project: str, request: ClaimRequest, most_held: int = MOST_HELD
+) -> Review | None:
     """Reserve the best free item, or a named one, for one reviewer, who sees it from then on.
 
     Now and then the next one is a gold item, see ``domain.gold``. Raises ``Conflict`` for a named item that
-    is not free, ``Forbidden`` for one's own submission.
+    is not free and for whoever holds ``most_held`` others, ``Forbidden`` for one's own submission.
     """
     reviewer, review = request.reviewer, request.review
+    held = tx.reviews.in_hand(project, reviewer).held
+    if len(held) >= most_held and review not in held:
+        message = f"{reviewer!r} holds {len(held)} items, {most_held} at most: decide or release one first"
+        raise Conflict("too_many_held", message)
     offer = None
     if review is None:
         offer = tx.reviews.next(project, reviewer=reviewer, queue=request.queue)
@@ -221,13 +228,24 @@ def release_review(tx: Transaction, project: str, review: str, reviewer: str) ->
 
 
 def skip_review(
-    tx: Transaction, project: str, review: str, reviewer: str, reason: str, whom: Whom
+    tx: Transaction,
+    project: str,
+    review: str,
+    reviewer: str,
+    reason: str,
+    whom: Whom,
+    most_held: int = MOST_HELD,
 ) -> Skipped:
     """Put a claimed item aside: ``me``, it is not offered to me again; ``others``, it is kept for me for a
     day; ``back``, it cannot be judged, and its check fails with the reason.
 
-    Raises ``Conflict`` without a claim that holds, and for ``back`` when there are votes.
+    Raises ``Conflict`` without a claim that holds, for ``back`` when there are votes, and for ``others``
+    when ``most_held`` other items are kept for the reviewer.
     """
+    kept = tx.reviews.in_hand(project, reviewer).kept if whom == "others" else frozenset()
+    if len(kept) >= most_held and review not in kept:
+        message = f"{len(kept)} items are kept for {reviewer!r}, {most_held} at most: decide one first"
+        raise Conflict("too_many_kept", message)
     item = tx.reviews.skip(project, review, reviewer, reason, whom)
     touched: list[int] = []
     if whom == "back" and not tx.reviews.cancel_gold(project, review, by=reviewer, reason=reason):
@@ -238,6 +256,9 @@ def skip_review(
 def take_off(tx: Transaction, project: str, review: str, *, by: str, reason: str, code: str) -> list[int]:
     """End an item without a verdict: the verification did not happen, for a reason with a name. Returns the
     trajectories concerned. Raises ``Conflict`` when it has votes."""
+    waits = tx.reviews.check_of(project, review)
+    if waits is not None:
+        tx.checks.waiting([waits])  # checks are locked before their items, wherever both are
     check = tx.reviews.require_unvoted(project, review)
     failure = Failure(kind="permanent", code=code, message=reason)
     tx.reviews.close(check, "cancelled", by=by, reason=reason)
@@ -254,13 +275,17 @@ def apply_due(tx: Transaction, catalog: Catalog, tariff: Tariff, limit: int = 10
     """Turn decisions whose grace has passed into evidence; returns the trajectories concerned."""
     touched: list[int] = []
     known: dict[tuple[str, str], Noise] = {}
-    for project, review_id, check in tx.reviews.due(limit):
+    due = tx.reviews.due(limit)
+    tx.checks.waiting([check for _, _, check in due if check is not None])
+    for project, review_id, check in due:
         try:
             with tx.savepoint():
+                review = tx.reviews.take_due(project, review_id)
+                if review is None:
+                    continue  # undone, or ended, since it was looked for
                 if check is None:
                     tx.reviews.close_gold(project, review_id)
                 else:
-                    review = tx.reviews.get(project, review_id)
                     queue = (project, review.queue)
                     if queue not in known:
                         known[queue] = noise_of(tx.reviews.judged(*queue, COUNTED))
@@ -289,11 +314,12 @@ def expire(tx: Transaction, limit: int = 100) -> list[int]:
     """Withdraw reviews whose deadline has passed. A timeout never approves."""
     touched: set[int] = set()
     tx.reviews.expire_gold()
-    for check in tx.checks.with_passed_deadline(limit):
+    for check in sorted(tx.checks.waiting(tx.checks.with_passed_deadline(limit))):
+        if tx.reviews.is_decided(check):
+            continue  # somebody voted in time, since it was looked for
         wanting = tx.demands.wanting(check)
         tx.demands.withdraw([demand for demand, _, _ in wanting], reason=DEADLINE)
-        tx.reviews.close(check, "expired")
-        tx.checks.withdraw([check])
+        tx.checks.withdraw([check], expired=True)
         touched.update(trajectory for _, trajectory, _ in wanting)
     return sorted(touched)
 

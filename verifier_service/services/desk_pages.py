@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from verifier_service.domain.gold import coming
 from verifier_service.domain.ladders import CandidateSpec, QuantitySpec
 from verifier_service.domain.ports.desk_views import Placed, QueueLoad
 from verifier_service.domain.ports.store import Transaction
@@ -54,7 +55,10 @@ def overview(tx: Transaction, project: str, reviewer: str) -> Overview:
     """Counts of every queue, declared or not, what this person holds, and what they decided last."""
     loads = {load.queue: load for load in tx.desk_views.loads(project, reviewer)}
     for queue in tx.queues.of_project(project):
-        loads.setdefault(queue.spec.name, QueueLoad(queue.spec.name, 0, 0, 0, None, more=False))
+        name = queue.spec.name
+        load = loads.setdefault(name, QueueLoad(name, 0, 0, 0, None, more=False))
+        if queue.spec.gold_share:
+            loads[name] = _with_gold(tx, project, reviewer, load, queue.spec.gold_share)
     decided = tx.desk_views.decided(project, reviewer, MINE)
     return Overview(
         loads=[loads[name] for name in sorted(loads)],
@@ -62,6 +66,28 @@ def overview(tx: Transaction, project: str, reviewer: str) -> Overview:
         decided=[(item, own) for item in decided if (own := own_vote(item, reviewer)) is not None],
         now=tx.now(),
     )
+
+
+def latest(tx: Transaction, project: str, reviewer: str) -> tuple[Review, Vote] | None:
+    """This person's latest decision, if it can be undone; nothing else of the desk is counted."""
+    now = tx.now()
+    for item in tx.desk_views.decided(project, reviewer, 1):
+        vote = own_vote(item, reviewer)
+        if vote is not None and undo_left(vote, now) > 0:
+            return item, vote
+    return None
+
+
+def _with_gold(tx: Transaction, project: str, reviewer: str, load: QueueLoad, share: float) -> QueueLoad:
+    """The counts with the gold items that this person will be given among the others."""
+    secret = tx.projects.secret(project)
+    taken = tx.gold.taken(project, load.queue, reviewer)
+    unseen = len(tx.gold.unseen(project, load.queue, reviewer))
+    open_, escalated = (
+        coming(secret, load.queue, reviewer, taken=taken, share=share, unseen=unseen, others=others)
+        for others in (load.fresh, load.fresh_escalated)
+    )
+    return load._replace(open=load.open + open_, escalated=load.escalated + escalated)
 
 
 def queue_names(tx: Transaction, project: str) -> list[str]:

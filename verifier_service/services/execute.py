@@ -137,6 +137,8 @@ def _unpaid(
 def _reservations(tx: Transaction, pricing: Pricing, claims: Sequence[Claim]) -> list[Reservation]:
     if any(is_priced(pricing.catalog.verifier(claim.verifier)) for claim in claims):
         pricing = replace(pricing, fits=tx.costs.fits())
+    if projects := {claim.project for claim in claims if claim.external}:
+        pricing = replace(pricing, approvals=tx.queues.approvals(projects))
     return [_reservation(pricing, claim) for claim in claims]
 
 

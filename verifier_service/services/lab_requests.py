@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from verifier_service.domain.digests import canonical_json
 from verifier_service.domain.extraction import candidate_of
 from verifier_service.domain.lab_results import Target
+from verifier_service.domain.lab_senders import Sender
 from verifier_service.domain.ports.store import Transaction
 from verifier_service.domain.tabular import csv_text
 
@@ -26,14 +27,14 @@ HEADER = (
 )
 
 
-def worklist(tx: Transaction, project: str, *, queue: str | None, limit: int) -> str:
-    """The oldest waiting checks that a file may answer, one row each: not those that a reviewer has
-    claimed, whose deadline has passed, or that several people must approve."""
-    waiting = [
-        target
-        for target in tx.lab_results.waiting(project, queue, limit)
-        if not target.claimed and not target.expired and target.approvals == 1
-    ]
+def worklist(
+    tx: Transaction, sender: Sender, *, queue: str | None, limit: int, after: str | None = None
+) -> str:
+    """The oldest waiting checks that a file of the sender may answer, one row each: not those that a
+    reviewer has claimed, whose deadline has passed, that several people must approve, or that are about
+    what the sender submitted. ``after`` an item: those that follow it."""
+    project = sender.key.project
+    waiting = tx.lab_results.answerable(project, queue, limit, after=after, person=sender.person)
     bodies = tx.trajectories.bodies([target.pk for target in waiting if target.canonical is None])
     rows = []
     for target in waiting:

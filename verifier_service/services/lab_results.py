@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from functools import partial
 
+from verifier_service.domain.agreement import Rate
 from verifier_service.domain.cases import Case
 from verifier_service.domain.digests import canonical_json
 from verifier_service.domain.errors import Conflict, Contended
@@ -24,16 +25,21 @@ from verifier_service.domain.lab_results import (
     CONTENT_ID_PREFIX,
     ImportState,
     LabImport,
+    LabValue,
     NewLabResults,
     PlateMap,
     RowStatus,
     Target,
 )
 from verifier_service.domain.lab_rows import LabRow, rows_of
+from verifier_service.domain.lab_senders import Sender
 from verifier_service.domain.lab_sheets import Columns, Sheet, columns_of
 from verifier_service.domain.ladders import QuantitySpec
 from verifier_service.domain.ports.catalog import Catalog
 from verifier_service.domain.ports.store import Transaction
+from verifier_service.domain.records import JsonObject
+from verifier_service.domain.review_trail import Act
+from verifier_service.domain.reviewer_error import COUNTED, doubt_of, noise_of
 from verifier_service.domain.runs import Key, RunState
 from verifier_service.domain.settlement_rows import Known, ToldEvents, evaluate_events, is_of_event
 from verifier_service.domain.settlements import IMPORT
@@ -61,21 +67,22 @@ class _Amended:
 
 
 def import_results(
-    tx: Transaction, catalog: Catalog, project: str, wanted: NewLabResults, sheet: Sheet | None, key: Key
+    tx: Transaction, catalog: Catalog, wanted: NewLabResults, sheet: Sheet | None, sender: Sender
 ) -> Imported:
     """Check every row and, unless it is a dry run or one is wrong where all are wanted, store.
 
     Raises ``InvalidInput`` for a header that says too little, ``Conflict`` for other content under the same
     id, and ``Contended`` when a check moved meanwhile: run the transaction again.
     """
+    project = sender.key.project
     id = wanted.id or CONTENT_ID_PREFIX + wanted.content_digest
     if not wanted.dry_run and (known := _known(tx, project, id, wanted)) is not None:
         return Imported(answer=known)
     columns = NO_COLUMNS if sheet is None else columns_of(sheet.header)
     rows = [] if sheet is None else rows_of(sheet, columns, wanted.decimal)
     of_events = [row for row in rows if is_of_event(row)]
-    told = evaluate_events(of_events, _events(tx, project, of_events))
-    found = _evaluated(tx, project, wanted, [row for row in rows if not is_of_event(row)])
+    told = evaluate_events(of_events, _events(tx, sender, of_events))
+    found = _evaluated(tx, sender, wanted, [row for row in rows if not is_of_event(row)])
     outcomes = {row.line: row for row in found.rows} | told.rows
     found = found._replace(rows=tuple(outcomes[row.line] for row in rows))
     refused = wanted.all_or_nothing and any(row.status is RowStatus.REFUSED for row in found.rows)
@@ -88,7 +95,7 @@ def import_results(
         created=stored,
         file=wanted.file_name,
         by=wanted.by,
-        key=key.name,
+        key=sender.key.name,
         ignored_columns=columns.ignored,
         rows=found.rows,
         values=tuple(one.value for one in found.told),
@@ -97,7 +104,7 @@ def import_results(
     )
     if not stored:
         return Imported(answer=answer)
-    return _stored(tx, catalog, project, wanted, answer, (found.told, told), key)
+    return _stored(tx, catalog, wanted, answer, (found.told, told), sender)
 
 
 def _known(tx: Transaction, project: str, id: str, wanted: NewLabResults) -> LabImport | None:
@@ -107,18 +114,28 @@ def _known(tx: Transaction, project: str, id: str, wanted: NewLabResults) -> Lab
     return known
 
 
-def _events(tx: Transaction, project: str, rows: Sequence[LabRow]) -> Known:
+def _events(tx: Transaction, sender: Sender, rows: Sequence[LabRow]) -> Known:
+    project, person = sender.key.project, sender.person
     names = {row.texts["event"] for row in rows if "event" in row.texts}
     if not names:
-        return Known({}, {})
-    return Known(tx.settlements.latest(project, names), tx.settlements.questions(project, names))
+        return Known({}, {}, settles=sender.settles)
+    return Known(
+        tx.settlements.latest(project, names),
+        tx.settlements.questions(project, names),
+        own=() if person is None else tx.settlements.forecast_by(project, names, person),
+        settles=sender.settles,
+    )
 
 
-def _evaluated(tx: Transaction, project: str, wanted: NewLabResults, rows: Sequence[LabRow]) -> Evaluated:
+def _evaluated(tx: Transaction, sender: Sender, wanted: NewLabResults, rows: Sequence[LabRow]) -> Evaluated:
+    project = sender.key.project
     plates = {plate.name: plate for plate in wanted.plates}
     named = {row.texts["plate"] for row in rows if "plate" in row.texts} - plates.keys()
     items = addressed(rows, {**_plates(tx, project, named), **plates})
     directory = _directory(tx, project, items)
+    directory.judges = sender.judges
+    if sender.person is not None and (checks := directory.checks()):
+        directory.own = tx.lab_results.submitted_by(checks, sender.person)
     return evaluate(items, directory, partial(_quantity_of, tx, project), wanted.ranges)
 
 
@@ -127,6 +144,9 @@ def _plates(tx: Transaction, project: str, names: Collection[str]) -> dict[str, 
 
 
 def _quantity_of(tx: Transaction, project: str, target: Target) -> QuantitySpec | None:
+    if target.gold:
+        imitated = tx.ladders.latest(project, target.ladder)
+        return None if imitated is None else imitated.spec.quantity
     return tx.ladders.version(project, target.ladder, target.ladder_version).spec.quantity
 
 
@@ -136,6 +156,8 @@ def _directory(tx: Transaction, project: str, items: Sequence[Addressed]) -> Dir
     found = Directory()
     if reviews := {name.review for name in names if name.review is not None}:
         found.note(tx.lab_results.by_review(project, reviews))
+        if missing := reviews - found.reviews.keys():
+            found.note(tx.lab_results.gold_items(project, missing))
         found.known_reviews = tx.lab_results.known_reviews(project, reviews - found.reviews.keys())
     places: dict[str, set[str]] = {}
     for name in names:
@@ -151,6 +173,9 @@ def _directory(tx: Transaction, project: str, items: Sequence[Addressed]) -> Dir
         for target in tx.lab_results.by_candidate(project, candidates):
             found.candidates.setdefault(target.canonical or "", []).append(target)
         _note_raw(tx, project, candidates - found.candidates.keys(), found)
+        if missing := candidates - found.candidates.keys():
+            for target in tx.lab_results.gold_showing(project, missing):
+                found.candidates.setdefault(target.canonical or "", []).append(target)
     return found
 
 
@@ -161,8 +186,8 @@ def _note_raw(tx: Transaction, project: str, texts: Collection[str], found: Dire
         return
     waiting = tx.lab_results.waiting(project, None, RAW_SEARCHED)
     for target, text in written(tx, project, waiting).items():
-        if text in texts:
-            found.candidates.setdefault(text, []).append(target)
+        if (trimmed := text.strip()) in texts:
+            found.candidates.setdefault(trimmed, []).append(target)
 
 
 def written(tx: Transaction, project: str, targets: Sequence[Target]) -> dict[Target, str]:
@@ -180,15 +205,15 @@ def written(tx: Transaction, project: str, targets: Sequence[Target]) -> dict[Ta
 def _stored(
     tx: Transaction,
     catalog: Catalog,
-    project: str,
     wanted: NewLabResults,
     answer: LabImport,
     said: tuple[Sequence[Told], ToldEvents],
-    key: Key,
+    sender: Sender,
 ) -> Imported:
     """Store an import with all that it says, in the transaction of its caller. Checks that wait for events
     are told afterwards, in bounded steps."""
     told, events = said
+    key, project = sender.key, sender.key.project
     id = answer.id or ""
     if not tx.lab_results.add(project, answer, key):
         known = _known(tx, project, id, wanted)
@@ -202,17 +227,19 @@ def _stored(
         )
         if kept < len(events.actuals):
             raise Contended("settlement_contended", "an event was settled meanwhile")
+        detail: JsonObject = {"import": id, "events": [*sorted(events.actuals)]}
+        tx.trail.note(project, Act.ANSWERED, key.acts_as, detail=detail)
     new = [one for one in told if one.status is RowStatus.ACCEPTED]
     amended = [one for one in told if one.status is RowStatus.AMENDED]
+    checks = [one.target.check for one in new if not one.target.gold]
     concerned = _share(tx, project, [one.target.check for one in amended])
-    tx.demands.lock([one.target.check for one in new])
+    tx.demands.lock(checks)
     tx.trajectories.cases(sorted(concerned.pks), lock=True)
-    _tell(tx, catalog, new, _source(answer), amend=False)
-    _tell(tx, catalog, amended, _source(answer), amend=True)
-    changed = (*new, *amended)
+    _tell(tx, catalog, (new, amended), answer, key)
+    changed = [one for one in (*new, *amended) if not one.target.gold]
     values = {one.target.check: one.value for one in changed}
     _require_all(tx.lab_results.keep(project, id, values), changed)
-    answered = tx.demands.satisfy([one.target.check for one in new]) if new else []
+    answered = tx.demands.satisfy(checks) if checks else []
     tx.tell("lab results imported", level=logging.INFO, project=project)
     cases = tx.trajectories.cases(sorted(concerned.pks))
     rest = [case for case in cases if concerned.runs[case.standing.run] is not RunState.OPEN]
@@ -236,20 +263,49 @@ def _share(tx: Transaction, project: str, checks: Collection[int]) -> _Amended:
     return found
 
 
-def _tell(tx: Transaction, catalog: Catalog, told: Sequence[Told], source: str, *, amend: bool) -> None:
-    """Give checks their evidence. Raises ``Contended`` when one was answered, claimed or taken back since
-    it was looked at."""
-    if not told:
-        return
-    evidence = {one.target.check: _evidence(catalog, one, source) for one in told}
-    if amend:
-        _require_all(len(tx.checks.amend(evidence)), told)
-    else:
-        _require_all(len(tx.checks.answer(evidence)), told)
-        _require_all(tx.reviews.close_free(evidence), told)
+def _tell(
+    tx: Transaction,
+    catalog: Catalog,
+    told: tuple[Sequence[Told], Sequence[Told]],
+    answer: LabImport,
+    key: Key,
+) -> None:
+    """Give checks their evidence, new and amended, and say in the trail whose file it came from. Raises
+    ``Contended`` when one was answered, claimed or taken back since it was looked at."""
+    doubt = _doubts(tx, key.project, [one for part in told for one in part])
+    new, amended = (
+        {
+            one.target.check: _evidence(catalog, one, _source(answer), doubt)
+            for one in part
+            if not one.target.gold
+        }
+        for part in told
+    )
+    if new:
+        _require_all(len(tx.checks.answer(new)), new)
+    if amended:
+        _require_all(len(tx.checks.amend(amended)), amended)
+    closed, changed = ({one.target.review: _said(one.value, answer) for one in part} for part in told)
+    if closed:
+        moved = tx.reviews.close_free(key.project, closed, by=key.acts_as, details=closed)
+        _require_all(moved, closed)
+    if changed:
+        tx.reviews.note_amended(key.project, changed, by=key.acts_as, details=changed)
 
 
-def _require_all(moved: int, told: Sequence[Told]) -> None:
+def _doubts(tx: Transaction, project: str, told: Sequence[Told]) -> dict[str, Rate]:
+    """How often one verdict is wrong, by queue, as far as there are verdicts: as of votes at the desk."""
+    queues = {one.target.queue for one in told if one.value.verdict is not None}
+    return {queue: noise_of(tx.reviews.judged(project, queue, COUNTED)).rate for queue in sorted(queues)}
+
+
+def _said(value: LabValue, answer: LabImport) -> JsonObject:
+    """What the trail tells of one check."""
+    said: JsonObject = {"import": answer.id, "quantities": [one.quantity for one in value.measurements]}
+    return said if value.verdict is None else {**said, "verdict": value.verdict, "reason": value.reason}
+
+
+def _require_all(moved: int, told: Sized) -> None:
     if moved < len(told):
         raise Contended("check_moved", "a check was answered, claimed or taken back meanwhile")
 
@@ -259,16 +315,18 @@ def _source(answer: LabImport) -> str:
     return ", ".join(part for part in (answer.by or answer.key, answer.file) if part)
 
 
-def _evidence(catalog: Catalog, one: Told, source: str) -> Evidence:
+def _evidence(catalog: Catalog, one: Told, source: str, doubt: Mapping[str, Rate]) -> Evidence:
     value = one.value
+    verdict = value.verdict
     info = catalog.verifier(one.target.verifier)
     verdicts = {"accept": Verdict.ACCEPT, "reject": Verdict.REJECT}
-    rejected = value.verdict == "reject"
+    rejected = verdict == "reject"
     return Evidence(
         check=one.target.key,
         tier=Tier.LAB,
-        verdict=verdicts.get(value.verdict or "", Verdict.INCONCLUSIVE),
+        verdict=verdicts.get(verdict or "", Verdict.INCONCLUSIVE),
         reason=Reason(code="lab_rejected", message=value.reason) if rejected else None,
         measurements=value.measurements,
+        mistaken=None if verdict is None else doubt_of((verdict,), verdict, doubt[one.target.queue]),
         provenance=Provenance(verifier=info.name, version=info.version, worker=source),
     )

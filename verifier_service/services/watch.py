@@ -36,7 +36,7 @@ def watch(tx: Transaction, beliefs: Beliefs, key: LadderKey) -> list[Alarm]:
     if not ended:
         return []
     seen = [found for one in ended if (found := _audited(one, cases[one.trajectory])) is not None]
-    noted, raised = beliefs.watch(ladder, document["noted"], seen)
+    noted, raised = beliefs.watch(ladder, document["noted"], seen, tx.models.current(key))
     for alarm in raised:
         tx.alarms.raise_(key, alarm)
         tx.count("alarms", kind=key.name)
@@ -71,7 +71,7 @@ def _audited(audit: Audit, case: Case) -> Audited | None:
     if audit.outcome is None or audit.propensity is None:
         return None
     return Audited(
-        key=f"{case.standing.run}/{case.standing.id}",
+        key=str(case.standing.pk),
         mean=audit.outcome if audit.mean is None else audit.mean,
         outcome=audit.outcome,
         propensity=audit.propensity,

@@ -12,6 +12,7 @@ from verifier_service.bootstrap import Service, settlements
 from verifier_service.domain.errors import Contended, Unavailable
 from verifier_service.domain.evidence import Tier
 from verifier_service.domain.ports.catalog import Catalog
+from verifier_service.domain.ports.policy import Tariff
 from verifier_service.domain.ports.store import Lead, Transaction
 from verifier_service.domain.runs import RunState
 from verifier_service.domain.settlements import Due
@@ -212,7 +213,8 @@ class Sweep:
         taken = self._service.take(Tier.LAB, REVIEWS_PER_TICK, self._owner)
         if taken.claims:
             catalog = self._service.catalog
-            self._service.mend(lambda tx: Left(pks=tuple(_open(tx, catalog, self._owner, taken))))
+            tariff = self._service.tariff
+            self._service.mend(lambda tx: Left(pks=tuple(_open(tx, catalog, tariff, self._owner, taken))))
 
     def _settle_events(self) -> None:
         """Tell checks what became of their events, for a share of the time; the oldest first."""
@@ -228,7 +230,7 @@ class Sweep:
                 return
 
 
-def _open(tx: Transaction, catalog: Catalog, owner: str, taken: execute.Taken) -> list[int]:
+def _open(tx: Transaction, catalog: Catalog, tariff: Tariff, owner: str, taken: execute.Taken) -> list[int]:
     """One check that cannot be handed over leaves the others open; its lease expires. Returns trajectories
     whose check has ended instead."""
     touched: list[int] = []
@@ -238,7 +240,7 @@ def _open(tx: Transaction, catalog: Catalog, owner: str, taken: execute.Taken) -
                 if catalog.verifier(claim.verifier).awaits == "settlement":
                     touched += wait(tx, owner, claim)
                 else:
-                    desk.open_review(tx, owner, claim)
+                    desk.open_review(tx, catalog, tariff, owner, claim)
         except (Contended, Unavailable):
             raise
         except Exception:

@@ -38,6 +38,22 @@
     note("What you had typed here before is back. It is kept in this browser until you send it.");
   }
 
+  // What was typed on an item that ended meanwhile: read-only, until its author discards it.
+  function keep(box) {
+    const draft = storage.get(draftKey());
+    if (!draft?.values) return;
+    const labels = JSON.parse(box.dataset.labels);
+    const lines = labels.filter(([name]) => draft.values[name]);
+    document.getElementById("kept-text").value = lines.map(([name, label]) => `${label}: ${draft.values[name]}`).join("\n");
+    box.hidden = !lines.length;
+  }
+
+  function discard() {
+    storage.drop(draftKey());
+    document.getElementById("kept").hidden = true;
+    speak("Discarded.");
+  }
+
   function prune() {
     const old = Date.now() - DRAFT_DAYS * 86400000;
     try {
@@ -185,8 +201,11 @@
   function grade(digit) {
     const groups = [...document.querySelectorAll("#decision fieldset.score")];
     const open = groups.find((one) => one.contains(document.activeElement)) || groups.find((one) => !one.querySelector(":checked")) || groups[0];
-    const choice = open?.querySelectorAll("input[type=radio]")[digit - 1];
-    if (!choice) return;
+    const choice = open?.querySelector(`input[type=radio][value="${digit}"]`);
+    if (!choice) {
+      if (open) speak(`${open.querySelector("legend").textContent} has no grade ${digit}.`);
+      return;
+    }
     choice.click();
     const label = choice.parentElement.textContent.trim().replace(/\s+/g, " ");
     speak(`${open.querySelector("legend").textContent}: ${label}`);
@@ -202,8 +221,8 @@
       document.getElementById("reason")?.focus();
     });
     if (!document.querySelector("#decision fieldset.score")) return;
-    for (let digit = 1; digit <= 9; digit += 1) {
-      window.verifier.hotkey(String(digit), `Choose grade number ${digit} of the next score`, () => grade(digit));
+    for (let digit = 0; digit <= 9; digit += 1) {
+      window.verifier.hotkey(String(digit), `Give the next score the grade ${digit}`, () => grade(digit));
     }
   }
 
@@ -231,6 +250,7 @@
     const dialog = document.getElementById("skip");
     if (event.target.closest("[data-skip-open]")) dialog?.showModal();
     if (event.target.closest("[data-skip-close]")) dialog?.close();
+    if (event.target.closest("[data-draft-drop]")) discard();
     const all = event.target.closest("[data-check-all]");
     if (all) for (const box of document.querySelectorAll("input[name=review]")) box.checked = all.checked;
   });
@@ -244,6 +264,7 @@
     const box = work();
     if (!box) return;
     if (form()) { hold(Number(box.dataset.heldS)); restore(); save(); }
+    else if (document.getElementById("kept")) keep(document.getElementById("kept"));
     else storage.drop(draftKey());
     if (location.pathname !== box.dataset.path) history.replaceState(null, "", box.dataset.path);
     claimTick();

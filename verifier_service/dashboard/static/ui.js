@@ -1,7 +1,7 @@
 // Behaviour of every page. Elements say what they want in attributes:
 //   data-hotkey="j" or "g d"     a key, or one after another; presses a link or button, focuses a field
 //   data-hotkey-label="Next"     how the ? dialog names it (else the element's own text)
-//   data-confirm="Really?"       on a form: asks before it is sent
+//   data-confirm="Really?"       on a form, a button, or a choice that is made: asks before it is sent
 //   data-guard                   on a form: warns before a page with unsent changes is left
 //   data-copy="#id"              copies the text of an element
 //   data-max-bytes="8388608"     on a file's field: says at once that a file is too large, and does not send it
@@ -111,7 +111,8 @@
     if (event.target.form?.hasAttribute("data-guard")) dirty = event.target.form;
   });
   document.addEventListener("submit", (event) => {
-    const question = event.submitter?.dataset.confirm || event.target.dataset.confirm;
+    const chosen = event.target.querySelector("input:checked[data-confirm]");
+    const question = event.submitter?.dataset.confirm || chosen?.dataset.confirm || event.target.dataset.confirm;
     if (question && !window.confirm(question)) event.preventDefault();
     else if (dirty === event.target) dirty = null;
   });

@@ -11,7 +11,8 @@ from verifier_service.domain.trajectories import Turn
 class QueueLoad(NamedTuple):
     """What waits in a queue. ``open``: what this reviewer may be offered; ``mine``: what they hold;
     ``oldest``: when the oldest of what waits was made, in seconds since the epoch. Counted are those that
-    wait longest, up to a bound; with ``more`` there are others behind them."""
+    wait longest, up to a bound; with ``more`` there are others behind them. ``fresh`` and
+    ``fresh_escalated``: of the open and the escalated ones, those that are kept for nobody."""
 
     queue: str
     open: int
@@ -19,6 +20,8 @@ class QueueLoad(NamedTuple):
     escalated: int
     oldest: float | None
     more: bool
+    fresh: int = 0
+    fresh_escalated: int = 0
 
 
 class Placed(NamedTuple):

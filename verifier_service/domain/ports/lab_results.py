@@ -60,6 +60,27 @@ class LabResults(Protocol):
         that wants it."""
         ...
 
+    def answerable(
+        self, project: str, queue: str | None, limit: int, *, after: str | None = None, person: str | None
+    ) -> list[Target]:
+        """Those of ``waiting`` that a file of this person may answer: that nobody holds, whose deadline has
+        not passed, that take one approval, and that are not about what the person submitted. ``after`` the
+        item of that id, in the order of keys; an id that is unknown gives none."""
+        ...
+
+    def submitted_by(self, checks: Collection[int], person: str) -> set[int]:
+        """Which of these checks are, or were, wanted for what this person submitted."""
+        ...
+
+    def gold_items(self, project: str, reviews: Collection[str]) -> list[Target]:
+        """Gold items by their ids, as if they waited for a laboratory like what they imitate. Expired and
+        cancelled ones are left out."""
+        ...
+
+    def gold_showing(self, project: str, candidates: Collection[str]) -> list[Target]:
+        """Open gold items that show one of these candidates."""
+        ...
+
     def known_reviews(self, project: str, reviews: Collection[str]) -> set[str]:
         """Which of these reviews exist, in any state."""
         ...

@@ -45,9 +45,14 @@ class Beliefs(Protocol):
         ...
 
     def watch(
-        self, ladder: Ladder, noted: str | None, audits: Sequence[Audited]
+        self,
+        ladder: Ladder,
+        noted: str | None,
+        audits: Sequence[Audited],
+        model: FittedModel | None = None,
     ) -> tuple[str, list[Alarm]]:
-        """Look at audits, in order: what to note for the next ones, and what they raise."""
+        """Look at audits, in order: what to note for the next ones, and what they raise. ``model``: the
+        current one, fitted before these audits ended."""
         ...
 
     def pay_and_merit(self, rested: Sequence[Rested]) -> PayAndMerit | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from verifier_service.domain.gold import GoldItem, NewGold
@@ -30,6 +30,11 @@ class ReviewQueues(Protocol):
         """The latest version of every declared queue, by name."""
         ...
 
+    def approvals(self, projects: Collection[str] | None = None) -> dict[tuple[str, str], int]:
+        """Votes per item, by project and queue, of the queues that now ask for more than one; of all
+        projects without ``projects``."""
+        ...
+
 
 class GoldItems(Protocol):
     """Known items, and their instances on the desk."""
@@ -53,6 +58,14 @@ class GoldItems(Protocol):
     def turn(self, project: str, queue: str, reviewer: str) -> int:
         """Count that a reviewer takes one more item of a queue; how many there were before. Others who
         count for the same reviewer wait until the transaction ends."""
+        ...
+
+    def taken(self, project: str, queue: str, reviewer: str) -> int:
+        """How many items of a queue a reviewer has taken, see ``turn``."""
+        ...
+
+    def seen(self, project: str, queue: str) -> dict[str, int]:
+        """How many gold items of a queue each reviewer was given, whatever became of them."""
         ...
 
     def unseen(self, project: str, queue: str, reviewer: str) -> list[str]:
@@ -89,7 +102,8 @@ class ReviewTrail(Protocol):
         queue: str | None = None,
         review: str | None = None,
         actor: str | None = None,
+        before: int | None = None,
     ) -> list[ReviewEvent]:
-        """Acts after a cursor, oldest first. One whose transaction is still open may come to stand before
-        acts that were read already."""
+        """Acts after a cursor, oldest first; with ``before`` those in front of it, latest first. One whose
+        transaction is still open may come to stand before acts that were read already."""
         ...

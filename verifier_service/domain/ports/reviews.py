@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import NamedTuple, Protocol
+from collections.abc import Collection, Mapping
+from typing import NamedTuple, Protocol, TypeAlias
 
+from verifier_service.domain.records import JsonObject
+from verifier_service.domain.review_trail import SERVICE
 from verifier_service.domain.review_votes import Judged
 from verifier_service.domain.reviews import Review, ReviewDecision, ReviewState
+
+Details: TypeAlias = Mapping[str, JsonObject]  # of acts, by item
 
 
 class Offer(NamedTuple):
@@ -16,6 +20,13 @@ class Offer(NamedTuple):
     queue: str
     queue_version: int
     assigned: bool
+
+
+class InHand(NamedTuple):
+    """Ids of what a reviewer holds, and of what is kept for them."""
+
+    held: frozenset[str]
+    kept: frozenset[str]
 
 
 class Frame(NamedTuple):
@@ -50,8 +61,11 @@ class Reviews(Protocol):
         blind: bool = False,
         minutes: float | None = None,
         escalate_after_s: float | None = None,
+        typical_s: float = 0.0,
+        second_price: float = 0.0,
     ) -> str:
-        """Create the item of a waiting check (idempotent per check); returns its id.
+        """Create the item of a waiting check (idempotent per check); returns its id. A vote that does not
+        say how long it took costs ``typical_s`` times ``second_price`` credits.
 
         ``shown`` is JSON text of what the reviewer sees: candidate, prompt, inputs, evidence, ladder.
         """
@@ -81,8 +95,10 @@ class Reviews(Protocol):
         state: str | None,
         limit: int,
         assigned_to: str | None = None,
+        after: str | None = None,
     ) -> list[Review]:
-        """Items, oldest first. ``state`` may be ``disputed``."""
+        """Items, oldest first, from the one behind ``after``. ``state`` may be ``disputed``. Raises
+        ``NotFound`` where there is no such item ``after``."""
         ...
 
     def submitted(self, project: str, review: str, reviewer: str) -> bool:
@@ -91,8 +107,8 @@ class Reviews(Protocol):
 
     def next(self, project: str, *, reviewer: str, queue: str | None) -> Offer | None:
         """The best free item, locked: what is kept for the reviewer, then what has waited too long, then by
-        value and age. Not what the reviewer has voted on, skipped or submitted; and while others claim an
-        item it is passed over."""
+        value and age. Not what the reviewer has voted on or submitted, nor what they have skipped unless it
+        is kept for them; and while others claim an item it is passed over."""
         ...
 
     def claim(
@@ -105,8 +121,8 @@ class Reviews(Protocol):
         minutes: float | None,
         offered: bool = False,
     ) -> Review | None:
-        """Reserve an item for one reviewer, by default for as long as its queue says; two concurrent calls
-        never get the same one.
+        """Reserve an item for one reviewer, by default and at most for as long as its queue says; two
+        concurrent calls never get the same one.
 
         A named item that is not free raises ``Conflict``; with no item free returns ``None``. An item
         on which this reviewer has already voted is not offered again, and one that the reviewer submitted
@@ -115,8 +131,17 @@ class Reviews(Protocol):
         """
         ...
 
+    def in_hand(self, project: str, reviewer: str) -> InHand:
+        """What a reviewer has; others who ask for the same reviewer wait until the transaction ends."""
+        ...
+
+    def known(self, project: str, reviewer: str) -> bool:
+        """Whether this person has ever claimed, or voted on, an item of the project."""
+        ...
+
     def renew(self, project: str, review: str, reviewer: str, minutes: float | None) -> Review:
-        """Extend a claim that holds. Raises ``Conflict`` otherwise."""
+        """Extend a claim that holds, as ``claim`` does, to a day from the claim at most. ``Conflict``
+        otherwise."""
         ...
 
     def decide(
@@ -131,7 +156,8 @@ class Reviews(Protocol):
         ...
 
     def release(self, project: str, review: str, reviewer: str) -> Review:
-        """Free the reviewer's claim, or undo the reviewer's decision within its grace.
+        """Free the reviewer's claim, or undo the reviewer's decision within its grace; a claim of somebody
+        else goes on.
 
         Raises ``Conflict`` when there is nothing to release.
         """
@@ -158,13 +184,28 @@ class Reviews(Protocol):
         """(project, review, check pk) of decided items whose grace has passed; no check: a gold one."""
         ...
 
+    def take_due(self, project: str, review: str) -> Review | None:
+        """The item, locked, if it is decided and its grace has passed; whoever undoes or ends it from now
+        on waits. Raises ``NotFound``."""
+        ...
+
+    def is_decided(self, check: int) -> bool:
+        """Whether the pending item of a check, locked from now on, has all its votes."""
+        ...
+
     def escalate(self, limit: int) -> int:
         """Let open items that have waited for longer than their queue allows go before others; how many."""
         ...
 
-    def close_free(self, checks: Collection[int]) -> int:
-        """Mark the open items of checks that a file has answered as ``effective``, and say how many: items
-        that somebody claims, has voted on or that have ended stay as they are."""
+    def close_free(
+        self, project: str, reviews: Collection[str], *, by: str = SERVICE, details: Details | None = None
+    ) -> int:
+        """Mark open items that a file has answered as ``effective``, and say how many: items that somebody
+        claims, has voted on or that have ended stay as they are. ``details`` of the acts, by item."""
+        ...
+
+    def note_amended(self, project: str, reviews: Collection[str], *, by: str, details: Details) -> None:
+        """Note in the trail that a file has amended what a file had said of these items."""
         ...
 
     def close(self, check: int, state: str, *, by: str = "service", reason: str = "") -> None:

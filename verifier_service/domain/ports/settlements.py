@@ -65,6 +65,10 @@ class Settlements(Protocol):
         """The different questions about each event, of checks that wait or waited, at most 50 each."""
         ...
 
+    def forecast_by(self, project: str, events: Collection[str], person: str) -> set[str]:
+        """Of which of these events this person has submitted forecasts."""
+        ...
+
     def due(self, limit: int) -> list[Due]:
         """Events that are due, those for the longest time first."""
         ...

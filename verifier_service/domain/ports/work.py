@@ -128,10 +128,15 @@ class Checks(Protocol):
         it never heard. As ``reclaim``, without an attempt spent."""
         ...
 
-    def withdraw(self, pks: Collection[int]) -> list[int]:
+    def withdraw(self, pks: Collection[int], *, expired: bool = False) -> list[int]:
         """After demands were withdrawn: cancel live checks that no requested demand wants, refunding
-        reservations and clearing their items from the desk; a check whose payer left passes to the next
-        demanding run. Returns cancelled."""
+        reservations and clearing their items from the desk, whose votes are paid; a check whose payer left
+        passes to the next demanding run. Returns cancelled. ``expired``: what the desk says of them."""
+        ...
+
+    def waiting(self, pks: Collection[int]) -> list[int]:
+        """Which of these external checks wait for an answer, locked in order until the transaction ends.
+        Whoever ends a check together with its item on the desk locks the check first."""
         ...
 
     def cancelled(self, pks: Collection[int]) -> set[int]:
