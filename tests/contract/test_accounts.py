@@ -269,7 +269,13 @@ def test_a_new_session_ends_the_one_before(store: SqlStore) -> None:
         opened = [None]
         for _ in range(2):
             made = sign_in.open_session(
-                tx, found.user, ttl_s=HOUR, idle_s=HOUR, address="a", agent="b" * 999, before=opened[-1]
+                tx,
+                found.user,
+                ttl_s=HOUR,
+                idle_s=HOUR,
+                source=sign_in.Source("a", "", "secret"),
+                agent="b" * 999,
+                before=opened[-1],
             )
             opened.append(made.token)  # type: ignore[arg-type]
         assert opened[1] != opened[2]

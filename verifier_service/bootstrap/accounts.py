@@ -33,11 +33,13 @@ from verifier_service.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """From where somebody signs in. ``before`` is the token of the session the browser had."""
+    """From where somebody signs in. ``before`` is the token of the session the browser had, ``devices`` its
+    cookie of known devices."""
 
     address: str
     agent: str = ""
     before: str | None = None
+    devices: str = ""
 
 
 def base_url(settings: Settings) -> str:
@@ -78,16 +80,16 @@ class Accounts:
         """Open a session. Raises ``SignInRefused`` or ``LockedOut``, alike for logins that do not exist."""
         login = login if re.fullmatch(LOGIN_PATTERN, login) else ""  # nobody's
         with self._service.store.read() as tx:
-            sign_in.require_unlocked(tx, login, place.address)
+            sign_in.require_unlocked(tx, login, self._source(tx, place))
             found = tx.users.find(login)
         if not self._knows(found, password):
-            locked = self._service.unit(lambda tx: sign_in.note_failure(tx, login, place.address))
+            locked = self._service.unit(lambda tx: sign_in.note_failure(tx, login, self._source(tx, place)))
             raise locked or SignInRefused("bad_sign_in", "this login and password do not belong together")
         renewed = self._renewed(found, password)
 
         def opened(tx: Transaction) -> Opened:
             # Of many tries at the same time only the first few may succeed.
-            sign_in.require_unlocked(tx, login, place.address)
+            sign_in.require_unlocked(tx, login, self._source(tx, place))
             known = tx.users.find(login)
             if known is None or known.user.disabled_at or known.password_hash != _hash_of(found):
                 raise SignInRefused("bad_sign_in", "the account was changed at this moment; try again")
@@ -176,10 +178,10 @@ class Accounts:
         login = visit.user.login
         check_password(new, login, field="new")
         with self._service.store.read() as tx:
-            sign_in.require_unlocked(tx, login, place.address)
+            sign_in.require_unlocked(tx, login, self._source(tx, place))
             found = tx.users.find(login)
         if not self._knows(found, current):
-            locked = self._service.unit(lambda tx: sign_in.note_failure(tx, login, place.address))
+            locked = self._service.unit(lambda tx: sign_in.note_failure(tx, login, self._source(tx, place)))
             raise locked or InvalidInput("wrong_password", "this is not your password", field="current")
         stored = self._passwords.hash(new)
 
@@ -253,6 +255,10 @@ class Accounts:
 
         return self._service.unit(changed)
 
+    def _source(self, tx: Transaction, place: Place) -> sign_in.Source:
+        secret = tx.projects.secret(self._service.settings.project)
+        return sign_in.Source(place.address, place.devices, secret)
+
     def _tell_of(self, login: str) -> None:
         if self._changed is not None:
             self._changed(login)
@@ -263,7 +269,7 @@ class Accounts:
             user,
             ttl_s=self._ttl_s,
             idle_s=self._idle_s,
-            address=place.address,
+            source=self._source(tx, place),
             agent=place.agent,
             before=place.before,
         )

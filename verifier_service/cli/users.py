@@ -133,7 +133,7 @@ def _link(chosen: Settings, login: str | None) -> str:
             found = tx.users.find(login)
             project = chosen.project if found is None else found.user.project
             token = accounts.make_link(tx, project, login, "verifier users link", LINK_S)
-            tx.sign_ins.clear(f"login:{login}")
+            accounts.unlock(tx, login)
             return f"{base_url(chosen)}/ui/password?token={token}"
     finally:
         store.close()

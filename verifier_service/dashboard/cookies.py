@@ -6,7 +6,8 @@ from urllib.parse import quote, unquote
 
 from fastapi import Request, Response
 
-SESSION, FORM, NOTICE, OIDC = "session", "form", "notice", "oidc"
+SESSION, FORM, NOTICE, OIDC, DEVICES = "session", "form", "notice", "oidc", "devices"
+DEVICES_S = 365 * 86_400
 HOME = "/ui/"
 MAX_NEXT = 2_000
 MAX_NOTICE = 400

@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 
 from verifier_service.bootstrap import Service
 from verifier_service.bootstrap.accounts import Accounts, Place
-from verifier_service.dashboard.cookies import FORM, SESSION, read_cookie
+from verifier_service.dashboard.cookies import DEVICES, FORM, SESSION, read_cookie
 from verifier_service.domain.accounts import Right, Viewer
 from verifier_service.domain.errors import Forbidden, Unauthenticated
 from verifier_service.domain.ports.accounts import Visit
@@ -149,7 +149,7 @@ def place_of(request: Request) -> Place:
     it does not trust."""
     address = request.client.host if request.client is not None else "unknown"
     agent = request.headers.get("User-Agent", "")
-    return Place(address, agent, read_cookie(request, SESSION))
+    return Place(address, agent, read_cookie(request, SESSION), read_cookie(request, DEVICES) or "")
 
 
 InPlace = Annotated[Place, Depends(place_of)]

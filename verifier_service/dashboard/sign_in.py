@@ -8,6 +8,8 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import Field
 
 from verifier_service.dashboard.cookies import (
+    DEVICES,
+    DEVICES_S,
     FORM,
     SESSION,
     drop_cookie,
@@ -75,6 +77,7 @@ def enter(request: Request, opened: Opened, path: str, notice: str | None = None
     session = opened.session
     lasts = int((session.expires_at - session.created_at).total_seconds())
     set_cookie(request, response, SESSION, opened.token, max_age=lasts)
+    set_cookie(request, response, DEVICES, opened.devices, max_age=DEVICES_S)
     drop_cookie(request, response, FORM)
     return response
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, delete, select, update
+from sqlalchemy import ColumnElement, Row, and_, delete, or_, select, update
 
 from verifier_service.domain.accounts import Session, TicketKind
 from verifier_service.domain.errors import NotFound
@@ -150,8 +150,11 @@ class SqlSignIns:
         self._db.run(locked)
         return Failures(count, now + delay)
 
-    def clear(self, subject: str) -> None:
-        self._db.run(delete(sign_in_failures).where(sign_in_failures.c.subject == subject))
+    def clear(self, subject: str, *, everywhere: bool = False) -> None:
+        known = sign_in_failures.c.subject
+        beneath = known.startswith(f"{subject} ", autoescape=True)
+        which = or_(known == subject, beneath) if everywhere else known == subject
+        self._db.run(delete(sign_in_failures).where(which))
 
 
 def _lives(idle_s: float) -> ColumnElement[bool]:

@@ -90,8 +90,14 @@ def set_password(tx: Transaction, user: User, password_hash: str, by: str) -> No
     tx.users.set_password(user.login, password_hash)
     tx.sessions.end_all(user.login)
     tx.tickets.drop(TicketKind.PASSWORD, user.login)
-    tx.sign_ins.clear(f"login:{user.login}")
+    unlock(tx, user.login)
     tx.users.note(user.project, by, AccountAction.PASSWORD, user.login)
+
+
+def unlock(tx: Transaction, login: str) -> None:
+    """End all lock-outs of a login, wherever it was tried."""
+    for kind in ("login", "device"):
+        tx.sign_ins.clear(f"{kind}:{login}", everywhere=True)
 
 
 def make_link(tx: Transaction, project: str, login: str, by: str, ttl_s: float = LINK_S) -> str:

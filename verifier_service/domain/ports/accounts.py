@@ -161,7 +161,8 @@ class Tickets(Protocol):
 
 
 class SignIns(Protocol):
-    """Failed sign-ins, by what they were about: a login that may not exist, an address."""
+    """Failed sign-ins, by what they were about: a kind, a colon, and a login that may not exist or an
+    address; after a space, from where."""
 
     def failures(self, subject: str) -> Failures:
         """Failures so far."""
@@ -171,6 +172,6 @@ class SignIns(Protocol):
         """Count one more, and lock as the throttle says."""
         ...
 
-    def clear(self, subject: str) -> None:
-        """Forget the failures."""
+    def clear(self, subject: str, *, everywhere: bool = False) -> None:
+        """Forget the failures; ``everywhere`` also those of the same from any one place."""
         ...
