@@ -1,11 +1,9 @@
-"""Accounts over HTTP: the first admin, passwords and links, lock-outs, sessions that end."""
+"""Accounts over HTTP: the first admin, passwords and links, sessions that end."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,15 +13,13 @@ import httpx
 import pytest
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from sqlalchemy import text
 
 from tests.support import server, surfing
-from tests.support.server import ROOT, Server, fresh
-from tests.support.surfing import PASSWORD, Surfer, newcomer, setup_link, surfer
+from tests.support.server import Server, fresh
+from tests.support.surfing import NEW, PASSWORD, Surfer, change_rows, newcomer, setup_link, surfer, verifier
 from verifier_service.dashboard.links import FORWARDING
 from verifier_service.persistence.engine import create_store
 
-NEW = "four herons on a weir"
 ADMIN = {"login": "root", "name": "Root", "password": PASSWORD, "again": PASSWORD}
 
 
@@ -38,32 +34,8 @@ def admin(site: Server) -> Surfer:
     return surfer(site, "admin")
 
 
-@pytest.fixture(autouse=True)
-def no_address_is_locked(site: Server) -> Iterator[None]:
-    """All tests share one address."""
-    yield
-    change_rows(site.data, "DELETE FROM sign_in_failures")
-
-
-def change_rows(data: Path, statement: str) -> None:
-    """Make time pass, behind the server's back."""
-    store = create_store(f"sqlite:///{data / 'verifier.db'}")
-    with store.begin() as tx:
-        tx._database.connection.execute(text(statement))
-    store.close()
-
-
 def token_of(link: str) -> str:
     return parse_qs(urlsplit(link).query)["token"][0]
-
-
-def verifier(
-    *arguments: str, data: Path, stdin: str = "", url: str = ""
-) -> subprocess.CompletedProcess[str]:
-    """The command line on the machine of the server."""
-    environment = {"PATH": "/usr/bin:/bin", "VERIFIER_DATA": str(data), "VERIFIER_URL": url}
-    command = [sys.executable, "-m", "verifier_service.cli", *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environment, input=stdin, capture_output=True, text=True)
 
 
 def test_the_first_admin_is_made_through_the_printed_link_once(tmp_path: Path) -> None:
@@ -182,84 +154,6 @@ def test_an_admin_adds_somebody_who_sets_a_password_through_a_link(site: Server,
     assert Surfer(site.url).post("/ui/password", sent, page="/ui/login").status_code == 404
     taken = admin.post("/ui/access/users", {"login": login, "name": "Again", "role": "admin"})
     assert (taken.status_code, f"{login}" in taken.text) == (409, True)
-
-
-def test_a_wrong_password_and_an_unknown_login_look_the_same(site: Server) -> None:
-    login = newcomer(site, "reviewer")
-    disabled = newcomer(site, "reviewer")
-    with site.client() as client:
-        client.patch(f"/v1/users/{disabled}", json={"disabled": True}).raise_for_status()
-    said = set()
-    for name, password in ((login, NEW), (fresh("nobody"), NEW), (disabled, PASSWORD)):
-        answer = Surfer(site.url).sign_in(name, password)
-        box = re.search(r'id="problem">([^<]+)<', answer.text)
-        assert box is not None
-        said.add((answer.status_code, box[1]))
-    assert said == {(401, "This login and password do not belong together.")}
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_wrong_passwords_lock_a_login_for_a_while(site: Server, known: bool) -> None:
-    login = newcomer(site, "reviewer") if known else fresh("nobody")
-    answers = [Surfer(site.url).sign_in(login, NEW) for _ in range(6)]
-    assert [answer.status_code for answer in answers] == [401] * 4 + [429] * 2
-    assert 0 < int(answers[4].headers["retry-after"]) <= 30
-    assert re.search(r"Too many wrong sign-ins; try again in \d+ seconds", answers[4].text)
-    assert Surfer(site.url).sign_in(login, PASSWORD).status_code == 429
-    if known:
-        made = verifier("users", "link", login, data=site.data)
-        assert made.returncode == 0, made.stderr
-        assert Surfer(site.url).sign_in(login, PASSWORD).status_code == 303
-
-
-@pytest.fixture
-def elsewhere(site: Server) -> Iterator[Surfer]:
-    """Somebody with another address."""
-    who = Surfer(site.url)
-    transport = httpx.HTTPTransport(local_address="127.0.0.2")
-    with httpx.Client(base_url=site.url, timeout=60.0, transport=transport) as client:
-        who.http = client
-        yield who
-
-
-def test_wrong_passwords_from_elsewhere_keep_nobody_out(site: Server, elsewhere: Surfer) -> None:
-    login = newcomer(site, "reviewer")
-    assert [elsewhere.sign_in(login, NEW).status_code for _ in range(6)] == [401] * 4 + [429] * 2
-    assert Surfer(site.url).sign_in(login).status_code == 303
-    assert elsewhere.sign_in(login).status_code == 429, "which the owner's sign-in does not undo"
-    made = verifier("users", "link", login, data=site.data)
-    assert made.returncode == 0, made.stderr
-    assert elsewhere.sign_in(login).status_code == 303
-
-
-def test_a_browser_that_is_known_has_a_lock_of_its_own(site: Server) -> None:
-    login = newcomer(site, "reviewer")
-    own, other = Surfer(site.url), Surfer(site.url)
-    assert own.sign_in(login).status_code == 303
-    assert own.post("/ui/logout").status_code == 303
-    assert other.sign_in(newcomer(site, "reviewer")).status_code == 303
-    assert other.post("/ui/logout").status_code == 303
-    now = "(julianday('now') - 2440587.5) * 86400"
-    columns = "subject, failures, last_at, locked_until"
-    row = f"'login:{login}', 60, {now}, {now} + 600"
-    change_rows(site.data, f"INSERT INTO sign_in_failures ({columns}) VALUES ({row})")
-    assert Surfer(site.url).sign_in(login).status_code == 429, "many addresses have tried it"
-    assert other.sign_in(login).status_code == 429, "the cookie is another login's"
-    forged = Surfer(site.url)
-    forged.http.cookies.set("verifier-devices", "0" * 32 + "." + "0" * 64, domain="127.0.0.1", path="/")
-    assert forged.sign_in(login).status_code == 429
-    assert own.sign_in(login).status_code == 303
-    assert own.post("/ui/logout").status_code == 303
-    assert Surfer(site.url).sign_in(login).status_code == 429, "which the owner's sign-in does not undo"
-    assert [own.sign_in(login, NEW).status_code for _ in range(5)] == [401] * 4 + [429]
-    assert own.sign_in(login).status_code == 429
-
-
-def test_an_address_that_tries_many_logins_is_locked(site: Server) -> None:
-    login = newcomer(site, "reviewer")
-    statuses = [Surfer(site.url).sign_in(fresh("nobody"), NEW).status_code for _ in range(31)]
-    assert statuses == [401] * 29 + [429] * 2
-    assert Surfer(site.url).sign_in(login, PASSWORD).status_code == 429
 
 
 @pytest.mark.parametrize("change", [{"disabled": True}, {"role": "operator"}, {"password": NEW}])

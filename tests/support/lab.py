@@ -6,7 +6,7 @@ import base64
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.support.story import PROJECT, Story
+from tests.support.story import LADDER, PROJECT, Story
 from verifier_service.bootstrap.lab_results import import_lab_results
 from verifier_service.domain.lab_results import LabImport, LabVersion, NewLabResults, Target
 from verifier_service.domain.lab_senders import Sender
@@ -16,6 +16,7 @@ from verifier_service.services.lab_requests import worklist
 
 GOOD = ("CCCCCCCCCC", "CCCCCCCCCO", "CCCCCCCCOC", "CCCCCCCOCC", "CCCCCCOCCC", "CCCCCOCCCC", "CCCCOCCCCC")
 QUANTITY = "carbons@test"
+HEADER = "run,trajectory,quantity,value,unit,sigma\n"
 LAB = Key(
     id="k", project=PROJECT, name="lab", scopes=frozenset(), created_at=datetime(2026, 1, 1, tzinfo=UTC)
 )
@@ -29,6 +30,17 @@ def request(content: str | bytes | None = None, name: str = "results.csv", **wan
         raw = content.encode() if isinstance(content, str) else content
         wanted["file"] = {"name": name, "content": base64.b64encode(raw).decode()}
     return NewLabResults.model_validate(wanted)
+
+
+def measured(value: str, trajectory: str = "t0", sigma: str = "0.1", quantity: str = QUANTITY) -> str:
+    """A file with one measurement."""
+    return f"{HEADER}r,{trajectory},{quantity},{value},1,{sigma}\n"
+
+
+def approved_by(told: Story, approvals: int) -> None:
+    """From now on so many people must approve each item."""
+    lab = [{"use": "review", "params": {"queue": "chemists", "approvals": approvals}}]
+    told.put_ladder(LADDER | {"tiers": LADDER["tiers"] | {"lab": lab}})
 
 
 def sent(

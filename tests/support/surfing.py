@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import weakref
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx
 from fastapi.routing import APIRoute
+from sqlalchemy import text
 
-from tests.support.server import Server, fresh
+from tests.support.server import ROOT, Server, fresh
 from verifier_service.dashboard.site import ROUTERS
 from verifier_service.domain.accounts import Right
+from verifier_service.persistence.engine import create_store
 
 PASSWORD = "a quiet lake at dusk"
+NEW = "four herons on a weir"
 _TOKEN = re.compile(r'name="csrf" value="([^"]+)"')
 SESSION = "verifier-session"
 
@@ -82,6 +88,23 @@ def setup_link(server: Server) -> str:
     assert server.process.stdout is not None
     assert "no admin yet" in server.process.stdout.readline()
     return server.process.stdout.readline().strip()
+
+
+def change_rows(data: Path, statement: str) -> None:
+    """Make time pass, behind the server's back."""
+    store = create_store(f"sqlite:///{data / 'verifier.db'}")
+    with store.begin() as tx:
+        tx._database.connection.execute(text(statement))
+    store.close()
+
+
+def verifier(
+    *arguments: str, data: Path, stdin: str = "", url: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """The command line on the machine of the server."""
+    environment = {"PATH": "/usr/bin:/bin", "VERIFIER_DATA": str(data), "VERIFIER_URL": url}
+    command = [sys.executable, "-m", "verifier_service.cli", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, input=stdin, capture_output=True, text=True)
 
 
 def routes() -> list[tuple[str, str, Right | None]]:

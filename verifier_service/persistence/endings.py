@@ -244,7 +244,7 @@ class Endings:
         return ends.write() == [pk]
 
     def waiting(self, pks: Collection[int]) -> list[int]:
-        held = self._attempts(pks)
+        held = self._attempts(pks) if pks else {}
         return [pk for pk, attempt in held.items() if attempt.state == CheckState.WAITING_EXTERNAL]
 
     def answer(self, found: Mapping[int, Evidence]) -> set[int]:

@@ -1,19 +1,17 @@
-"""Who may judge: people of the project, and names that keys speak for."""
+"""Who may judge: people of the project, and names that keys without an owner speak for."""
 
 from __future__ import annotations
 
 from verifier_service.domain.accounts import Right, Viewer
 from verifier_service.domain.errors import InvalidInput
 from verifier_service.domain.ports.store import Transaction
-from verifier_service.domain.runs import Scope
 
 
 def require_reviewer(tx: Transaction, project: str, name: str, *, field: str) -> None:
     """Raise ``InvalidInput`` unless somebody of this name may judge items of the project.
 
-    That is a user who is not disabled and whose role may review. Who has no account is known by a key of
-    theirs with the scope ``review``, or by having claimed or decided something here before, through a key
-    without an owner.
+    That is a user who is not disabled and whose role may review. Who has no account is known by having
+    claimed or decided something here before, through a key without an owner.
     """
     found = tx.users.find(name, project)
     if found is not None:
@@ -23,8 +21,6 @@ def require_reviewer(tx: Transaction, project: str, name: str, *, field: str) ->
             message = f"{name!r} is {found.user.role}, which may not review"
             raise InvalidInput("not_a_reviewer", message, field=field)
         return
-    keys = tx.keys.of_project(project)
-    owned = any(key.owner == name and key.revoked_at is None and Scope.REVIEW in key.scopes for key in keys)
-    if not owned and not tx.reviews.known(project, name):
-        message = f"nobody here is called {name!r}: no user, no key's owner, nobody who has reviewed before"
+    if not tx.reviews.known(project, name):
+        message = f"nobody here is called {name!r}: no user, nobody who has reviewed before"
         raise InvalidInput("no_such_reviewer", message, field=field)
